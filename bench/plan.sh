@@ -56,13 +56,13 @@ per() { awk -v a="$1" -v b="$2" 'BEGIN {if (b > 0) printf "%.3f", a / b; else pr
 graphpipe_row() { # MODEL DEVICES BATCH [--set ...]
     local model=$1 devices=$2 batch=$3 planner best=0 label=${4:+$5}${7:+,micro-batches=$7}
     shift 3
-    for planner in pipedream piper graphpipe sluice; do
+    for planner in pipedream-dp piper-dp graphpipe sluice; do
         plan "$model" "$@" --machine summit --devices "$devices" --batch "$batch" --schedule 1f1b \
             --planner "$planner"
         local speed
         speed=$(get samples_per_s)
         case $planner in
-        pipedream | piper) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print (a > b) ? a : b}') ;;
+        pipedream-dp | piper-dp) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print (a > b) ? a : b}') ;;
         esac
         echo "RESULT bench=plan claim=graphpipe model=$model ${label:+set=$label }devices=$devices" \
             "batch=$batch planner=$planner samples_per_s=$speed depth=$(get depth) widths=$(widths)" \

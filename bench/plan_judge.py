@@ -213,12 +213,13 @@ def judge_pipedream(path, plan, row):
     return pipedream_level(profile, plan["stages"], len(levels) - 1, levels, bandwidths, set())
 
 
+COST_MODELS = {"piper": "piper-tps", "dnn-partitioning": "dnn-max-load", "pipedream": "pipedream-stage-time"}  # by format
 JUDGES = {"piper": judge_piper, "dnn-partitioning": judge_dnn, "pipedream": judge_pipedream}
 
 
 def ask(sluice, path, row):
     model, _, devices, levels, bandwidths, memory, micro, _ = row
-    args = [sluice, "plan", path, "--cost-model", model, "--devices", str(devices), "--micro", str(micro), "--json"]
+    args = [sluice, "plan", path, "--cost-model", COST_MODELS[model], "--devices", str(devices), "--micro", str(micro), "--json"]
     if model != "dnn-partitioning":
         args += ["--bandwidth", ",".join("%.0f" % b for b in bandwidths)]
     if memory:

@@ -69,7 +69,7 @@ def graphpipe(rows):
     cases = {}
     for r in rows:
         cases.setdefault((r["model"], r.get("set", ""), int(r["devices"]), r["batch"]), {})[r["planner"]] = r
-    names = ("pipedream", "piper", "graphpipe", "sluice")
+    names = ("pipedream-dp", "piper-dp", "graphpipe", "sluice")
     yield "Samples per second, simulated on Summit nodes under 1f1b; CPU seconds of the search in brackets."
     yield ""
     yield from table(("model", "devices", "batch") + names + ("sluice over the best sequential",), [

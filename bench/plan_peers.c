@@ -140,18 +140,18 @@ static void measure(const struct row *row, const char *path, int repeats) {
     size_t length;
     stop_on(sl_file_read(path, SL_IMPORT_LIMIT_BYTES, &text, &length));
     stop_on(sl_interop_importer_find(row->model)->read(&arena, path, text, length, &layers));
-    struct sl_peer_query query = {.devices = row->level[0] * (row->level[1] ? row->level[1] : 1),
-                                  .level_count = row->level[1] ? 2 : 1,
-                                  .level = {row->level[0], row->level[1]},
-                                  .bandwidth = {row->bandwidth[0], row->bandwidth[1]},
-                                  .memory_bytes = row->memory_bytes,
-                                  .micro = row->micro,
-                                  .cpus = layers->machine.cpus,
-                                  .scattered = is_scattered(row)};
+    struct sl_peers_query query = {.devices = row->level[0] * (row->level[1] ? row->level[1] : 1),
+                                   .level_count = row->level[1] ? 2 : 1,
+                                   .level = {row->level[0], row->level[1]},
+                                   .bandwidth = {row->bandwidth[0], row->bandwidth[1]},
+                                   .memory_bytes = row->memory_bytes,
+                                   .micro = row->micro,
+                                   .cpus = layers->machine.cpus,
+                                   .scattered = is_scattered(row)};
     for (int i = 0; i < repeats; i++) {
         struct sl_arena own = {0};
         double start = cpu_s();
-        stop_on(sl_peers_model_find(row->model)->plan(&own, layers, &query, &plan));
+        stop_on(sl_peers_cost_model_of(row->model)->plan(&own, layers, &query, &plan));
         times[i] = cpu_s() - start;
         sl_arena_free(&own);
     }

@@ -176,12 +176,13 @@ def asked(program, path, devices):
     """The same of sluice: file, cost model, machine."""
     levels = levels_of(devices)
     if program == "pipedream":
-        return [path, "--cost-model", program, "--levels", ",".join(map(str, levels)), "--all-devices", "--bandwidth",
+        return [path, "--cost-model", COST_MODELS[program], "--levels", ",".join(map(str, levels)), "--all-devices", "--bandwidth",
                 ",".join("%gB/s" % rate for rate in RATES[:len(levels)])]
-    return [path, "--cost-model", program, "--devices", str(devices), "--memory", "16GiB",
+    return [path, "--cost-model", COST_MODELS[program], "--devices", str(devices), "--memory", "16GiB",
             "--bandwidth", "%gB/s" % FABRIC, "--micro", str(MICROS)]
 
 
+COST_MODELS = {"piper": "piper-tps", "pipedream": "pipedream-stage-time"}
 PROGRAMS = [("pipedream", "pipedream/optimizer/optimizer_graph_hierarchical.py", ".graph.txt", pipedream_text, run_pipedream),
             ("piper", "piper/plan", ".json", piper_text, run_piper)]
 

@@ -19,7 +19,7 @@ import sys
 import c_source
 
 TYPES = {"sl_schedule": "schedule", "sl_policy": "policy", "sl_planner": "planner",
-         "sl_search_planner": "planner", "sl_peer_model": "planner", "sl_optimizer": "optimizer",
+         "sl_search_planner": "planner", "sl_peers_cost_model": "cost model", "sl_optimizer": "optimizer",
          "sl_device_row": "device", "sl_op": "op", "sl_transport": "transport",
          "sl_importer": "importer", "sl_exporter": "exporter", "sl_data_kind": "data kind"}
 COMPARE = re.compile(r"\b(str(?:n?case)?n?cmp|strn?casecmp|memcmp|strstr|sl_str_is|sl_str_eq|sl_str_starts|"

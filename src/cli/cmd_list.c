@@ -11,6 +11,7 @@
 #include "op/registry.h"
 #include "optim/lr.h"
 #include "optim/policy.h"
+#include "peers/peers.h"
 #include "profile/devices.h"
 #include "report/model.h"
 #include "sched/schedule.h"
@@ -119,6 +120,14 @@ static sl_err fill_machines(const struct sl_args *args, struct sl_listing *list)
     return SL_OK;
 }
 
+static sl_err fill_cost_models(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; sl_peers_cost_models[i]; i++)
+        add_row(list, sl_peers_cost_models[i]->name, sl_peers_cost_models[i]->format,
+                sl_peers_cost_models[i]->brief);
+    return SL_OK;
+}
+
 static sl_err fill_planners(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; sl_search_planners[i]; i++)
@@ -167,6 +176,7 @@ static sl_err fill_transports(const struct sl_args *args, struct sl_listing *lis
 }
 
 const struct sl_list_kind sl_cli_list_kinds[] = {
+    {"cost-models", "cost models of 'plan FILE'", "format", fill_cost_models},
     {"data", "kinds of data sets: --data KIND:FILE", NULL, fill_data},
     {"devices", "what runs kernels", NULL, fill_devices},
     {"formats", "inputs of other planners that 'import' reads", NULL, fill_formats},

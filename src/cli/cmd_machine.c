@@ -35,7 +35,7 @@ static void put_summary(struct sl_text *text, const struct sl_machine *m) {
         int count = 0;
         for (int d = 0; d < m->device_count; d++)
             count += m->kind_of[d] == k;
-        const struct sl_device_kind *kind = &m->kinds[k];
+        const struct sl_cost_device_kind *kind = &m->kinds[k];
         sl_text_printf(text, "  %4d x %-12s %s, %sFLOP/s in fp32", count, kind->name,
                        sl_human_bytes(kind->memory_bytes, bytes),
                        sl_human_count(kind->flops[SL_MATH_FP32], speed));
@@ -54,7 +54,7 @@ static void kinds_json(struct sl_json_out *json, const struct sl_machine *m) {
     sl_json_key(json, "kinds");
     sl_json_open(json, '[');
     for (int k = 0; k < m->kind_count; k++) {
-        const struct sl_device_kind *kind = &m->kinds[k];
+        const struct sl_cost_device_kind *kind = &m->kinds[k];
         int64_t count = 0;
         for (int d = 0; d < m->device_count; d++)
             count += m->kind_of[d] == k;

@@ -17,7 +17,7 @@ static bool is_imported(const struct sl_args *args) {
 
 static sl_err parse_peer(const struct sl_args *args, struct sl_job_peer_request *out) {
     *out = (struct sl_job_peer_request){.file = args->positional[0],
-                                        .format = sl_args_text(args, "--cost-model", NULL),
+                                        .cost_model = sl_args_text(args, "--cost-model", NULL),
                                         .planner = sl_args_text(args, "--planner", NULL),
                                         .levels = sl_args_text(args, "--levels", NULL),
                                         .bandwidths = sl_args_text(args, "--bandwidth", NULL),
@@ -169,7 +169,7 @@ static const struct sl_option options[] = {
     {"--time-limit", "S", "stop after S seconds with the best plan so far", false},
     {"--threads", "T", "threads of the search (default: all cores)", false},
     {"-o", "X.plan", "write the plan", false},
-    {"--cost-model", "M", "imported: format, e.g. piper (default: guessed)", false},
+    {"--cost-model", "M", "imported: see 'sluice list cost-models' (default by the file)", false},
     {"--levels", "A,B", "imported: devices per host, hosts, ... (pipedream)", false},
     {"--bandwidth", "BW", "imported: bandwidth of each level: 25GiB/s or 100GB/s,10Gb/s", false},
     {"--cpus", "C", "imported: CPU cores that may hold a stage (dnn-partitioning)", false},

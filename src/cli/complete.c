@@ -20,10 +20,10 @@ struct completion {
 static const struct {
     const char *option, *kind;
 } sources[] = {
-    {"--against", "schedules"},        {"--data", "data"},        {"--device", "devices"},
-    {"--lr-schedule", "lr-schedules"}, {"--machine", "machines"}, {"--optimizer", "optimizers"},
-    {"--planner", "planners"},         {"--policy", "policies"},  {"--schedule", "schedules"},
-    {"--transport", "transports"},
+    {"--against", "schedules"},    {"--cost-model", "cost-models"},   {"--data", "data"},
+    {"--device", "devices"},       {"--lr-schedule", "lr-schedules"}, {"--machine", "machines"},
+    {"--optimizer", "optimizers"}, {"--planner", "planners"},         {"--policy", "policies"},
+    {"--schedule", "schedules"},   {"--transport", "transports"},
 };
 
 static void offer(const struct completion *c, const char *word, const char *brief) {

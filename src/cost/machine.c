@@ -23,7 +23,7 @@ static bool is_name(const char *name) {
 
 static bool is_speed(double x) { return isfinite(x) && x > 0 && x < 1e24; }
 
-static sl_err check_kind(const struct sl_device_kind *kind) {
+static sl_err check_kind(const struct sl_cost_device_kind *kind) {
     if (!is_name(kind->name))
         return sl_fail(SL_ERR_INPUT, "a kind of device has no proper name");
     if (kind->memory_bytes < 1 || kind->memory_bytes > INT64_MAX >> 8)
@@ -152,7 +152,7 @@ sl_err sl_cost_machine_build(struct sl_arena *arena, const struct sl_machine *dr
     SL_TRY(sl_cost_machine_check(draft));
     struct sl_machine *m = SL_NEW(arena, struct sl_machine, 1);
     *m = *draft;
-    struct sl_device_kind *kinds =
+    struct sl_cost_device_kind *kinds =
         sl_vec_freeze(arena, draft->kinds, draft->kind_count, sizeof *kinds);
     struct sl_link *links = sl_vec_freeze(arena, draft->links, draft->link_count, sizeof *links);
     struct sl_host *hosts = sl_vec_freeze(arena, draft->hosts, draft->host_count, sizeof *hosts);
@@ -196,7 +196,7 @@ const struct sl_link *sl_cost_machine_between(const struct sl_machine *m, int a,
     return &m->links[level < 0 ? m->link_of_host[m->host_of[a]] : m->levels[level].link];
 }
 
-double sl_cost_kind_flops(const struct sl_device_kind *kind, enum sl_math math) {
+double sl_cost_kind_flops(const struct sl_cost_device_kind *kind, enum sl_math math) {
     double peak = kind->flops[math] > 0 ? kind->flops[math] : kind->flops[SL_MATH_FP32];
     return peak * kind->efficiency;
 }

@@ -23,7 +23,7 @@ enum { SL_DEVICE_MAX = 65535, SL_MACHINE_LINES = 256 };
 enum sl_math { SL_MATH_FP32, SL_MATH_FP16, SL_MATH_BF16, SL_MATH_COUNT };
 extern const char *const sl_cost_math_names[SL_MATH_COUNT];
 
-struct sl_device_kind {
+struct sl_cost_device_kind {
     const char *name;
     int64_t memory_bytes;
     double stream;               /* bytes per second to and from its memory */
@@ -64,7 +64,7 @@ struct sl_level {
 
 struct sl_machine {
     const char *name, *brief;
-    const struct sl_device_kind *kinds;
+    const struct sl_cost_device_kind *kinds;
     int kind_count;
     const struct sl_link *links;
     int link_count;
@@ -113,6 +113,6 @@ int sl_cost_machine_level(const struct sl_machine *machine, int host_a, int host
 const struct sl_link *sl_cost_machine_between(const struct sl_machine *machine, int a, int b);
 
 /* Peak of a kind in a format, as products reach it. */
-double sl_cost_kind_flops(const struct sl_device_kind *kind, enum sl_math math);
+double sl_cost_kind_flops(const struct sl_cost_device_kind *kind, enum sl_math math);
 
 #endif

@@ -32,7 +32,8 @@ const struct sl_machine_row sl_cost_machine_rows[] = {
      "link infiniband bandwidth 400e9 latency 12000 sharing port\n"
      "host dgx count 32 inside nvswitch devices h100-80 8\n"
      "level cluster hosts 32 over infiniband\n"},
-    {"hetpipe", "HetPipe's test bed: four hosts with four TITAN V, TITAN RTX, RTX 2060, Quadro P4000",
+    {"hetpipe", /* not an entry: a machine */
+     "HetPipe's test bed: four hosts with four TITAN V, TITAN RTX, RTX 2060, Quadro P4000",
      "kind titan-v memory 12884901888 stream 653e9 fp32 14.9e12 efficiency 0.6 overhead 6000\n"
      "kind titan-rtx memory 25769803776 stream 672e9 fp32 16.3e12 efficiency 0.6 overhead 6000\n"
      "kind rtx-2060 memory 6442450944 stream 336e9 fp32 6.5e12 efficiency 0.6 overhead 6000\n"
@@ -155,12 +156,12 @@ sl_err sl_cost_machine_spec(struct sl_arena *arena, const char *spec,
                      .flops = 100e12,
                      .latency_ns = 5000};
     SL_TRY(parse_spec(spec, &s));
-    struct sl_device_kind kind = {.name = "device",
-                                  .memory_bytes = s.memory,
-                                  .stream = 1e12,
-                                  .flops = {s.flops},
-                                  .efficiency = 0.5,
-                                  .overhead_ns = 5000};
+    struct sl_cost_device_kind kind = {.name = "device",
+                                       .memory_bytes = s.memory,
+                                       .stream = 1e12,
+                                       .flops = {s.flops},
+                                       .efficiency = 0.5,
+                                       .overhead_ns = 5000};
     struct sl_link links[] = {{"intra", s.intra, s.latency_ns, SL_LINK_PAIR},
                               {"inter", s.inter, 4 * s.latency_ns, SL_LINK_PORT}};
     struct sl_host_part part = {0, (int)s.devices};

@@ -20,7 +20,7 @@ struct reader {
     struct sl_lex lex;
     struct sl_arena *arena;
     struct sl_machine draft;
-    SL_VEC(struct sl_device_kind) kinds;
+    SL_VEC(struct sl_cost_device_kind) kinds;
     SL_VEC(struct sl_link) links;
     SL_VEC(struct sl_host) hosts;
     SL_VEC(struct sl_level) levels;
@@ -60,7 +60,7 @@ static sl_err read_machine(void *reader) {
 
 static sl_err read_kind(void *reader) {
     struct reader *r = reader;
-    struct sl_device_kind kind = {.efficiency = 1};
+    struct sl_cost_device_kind kind = {.efficiency = 1};
     SL_TRY(take_name(r, "the name of a kind of device", &kind.name));
     SL_TRY(take_word(r, "memory"));
     SL_TRY(take_count(r, "memory", INT64_MAX >> 8, &kind.memory_bytes));
@@ -232,7 +232,7 @@ static void put_number(struct sl_text *out, const char *word, double value) {
     sl_text_put_double(out, value);
 }
 
-static void write_kind(const struct sl_device_kind *kind, struct sl_text *out) {
+static void write_kind(const struct sl_cost_device_kind *kind, struct sl_text *out) {
     sl_text_printf(out, "kind %s memory %lld", kind->name, (long long)kind->memory_bytes);
     put_number(out, "stream", kind->stream);
     for (int i = 0; i < SL_MATH_COUNT; i++)

@@ -73,7 +73,7 @@ int sl_graph_grad_emit(struct sl_grad *grad, const char *name, int in_count, con
 }
 
 /* Everything emitted since `from` belongs to forward node `of` and pass `tag`. */
-static void tag_since(struct sl_graph *graph, int64_t from, int of, enum sl_pass_tag tag) {
+static void tag_since(struct sl_graph *graph, int64_t from, int of, enum sl_graph_pass tag) {
     for (int64_t n = from; n < graph->nodes.count; n++) {
         graph->nodes.at[n].of = of;
         graph->nodes.at[n].pass = tag;

@@ -89,7 +89,7 @@ static struct sl_skip describe(const struct sl_flow *f, const struct tree *t, in
         joins = t->joins[other] > joins ? t->joins[other] : joins;
         weights = t->weights[other] > weights ? t->weights[other] : weights;
     }
-    bool concat = strcmp(f->graph->nodes.at[f->node_of[i]].op->name, "concat") == 0;
+    bool concat = f->graph->nodes.at[f->node_of[i]].op->role == SL_ROLE_CONCAT;
     return (struct sl_skip){
         .from = f->node_of[from],
         .to = f->node_of[i],
@@ -100,7 +100,7 @@ static struct sl_skip describe(const struct sl_flow *f, const struct tree *t, in
 
 /* Extend the longest paths to place i. */
 static void extend(const struct sl_flow *f, struct tree *t, int i, bool joined) {
-    bool adds = strcmp(f->graph->nodes.at[f->node_of[i]].op->name, "add") == 0;
+    bool adds = f->graph->nodes.at[f->node_of[i]].op->role == SL_ROLE_ADD;
     for (int e = f->begin[i]; e < f->begin[i + 1]; e++) {
         int in = f->edge[e];
         t->level[i] = t->level[in] > t->level[i] ? t->level[in] : t->level[i];

@@ -26,7 +26,7 @@ enum sl_value_kind {
     SL_VALUE_NODE,  /* produced by a node */
 };
 
-enum sl_pass_tag { SL_PASS_F, SL_PASS_I, SL_PASS_W };
+enum sl_graph_pass { SL_PASS_F, SL_PASS_I, SL_PASS_W };
 
 struct sl_value {
     enum sl_value_kind kind;
@@ -42,7 +42,7 @@ struct sl_node {
     const int *out;
     int in_count, out_count;
     const union sl_attr *attr; /* one per row of op->attrs */
-    enum sl_pass_tag pass;
+    enum sl_graph_pass pass;
     int of;            /* backward: the forward node whose gradient this is part of; F: -1 */
     int sums;          /* an addition of gradients: the forward value they belong to, else -1 */
     const char *scope; /* "h.3.attn", "" at the top */

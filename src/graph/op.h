@@ -116,6 +116,16 @@ struct sl_ref {
     int64_t samples;      /* of this micro-batch: the B that was put in */
 };
 
+/* Properties that passes, planners and optimizers treat specially. */
+enum sl_op_role {
+    SL_ROLE_NONE,
+    SL_ROLE_ADD,     /* adds its inputs: closes a residual branch */
+    SL_ROLE_CONCAT,  /* joins its inputs along an axis */
+    SL_ROLE_LOOKUP,  /* gathers rows of its weight: an embedding */
+    SL_ROLE_PRODUCT, /* dominated by matrix products: runs at the peak of the dtype */
+    SL_ROLE_SPLIT,   /* cuts its input along an axis */
+};
+
 struct sl_op {
     const char *name;
     const char *brief;                /* one line */
@@ -127,6 +137,7 @@ struct sl_op {
     const struct sl_attr_desc *attrs; /* ends with {0}, or NULL */
     bool internal;                    /* emitted by gradients only, not for model files */
     bool is_view;                     /* output 0 is input 0 with another shape */
+    enum sl_op_role role;
     sl_err (*infer)(struct sl_infer *infer);
     double (*flops)(const struct sl_op_view *view);
     double (*bytes)(const struct sl_op_view *view); /* traffic; NULL: elements in + out, 4 bytes */

@@ -141,7 +141,6 @@ out:
 const struct sl_importer sl_interop_import_dnnpart = {
     .name = "dnn-partitioning",
     .brief = "JSON of msr-fiddle/dnn-partitioning (device placement, NeurIPS 2020)",
-    .model = "dnn-partitioning",
     .first = '{',
     .mark = "\"fpgaLatency\"",
     .example = "{\"maxSizePerFPGA\": 100.0, \"maxFPGAs\": 2, \"maxCPUs\": 1, \"nodes\": [\n"

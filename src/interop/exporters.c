@@ -46,13 +46,13 @@ static sl_err check_chain(const struct sl_plan *plan, const char *target) {
         if (e->to != e->from + 1)
             return sl_fail(SL_ERR_REFUSED,
                            "%s has stages in a row only, and this plan has an edge from %s to %s; "
-                           "plan a chain: --planner pipedream, or --planner 2bw",
+                           "plan a chain: --planner pipedream-dp, or --planner 2bw",
                            target, plan->stages[e->from].name, plan->stages[e->to].name);
     }
     if (plan->edge_count != plan->stage_count - 1)
         return sl_fail(SL_ERR_REFUSED,
                        "%s has stages in a row only, and these %d stages have %d edges; plan a "
-                       "chain: --planner pipedream, or --planner 2bw",
+                       "chain: --planner pipedream-dp, or --planner 2bw",
                        target, plan->stage_count, plan->edge_count);
     return SL_OK;
 }

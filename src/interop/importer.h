@@ -10,7 +10,6 @@
 struct sl_importer {
     const char *name; /* "piper" */
     const char *brief;
-    const char *model; /* cost model its files are made for; same as name */
     /* A file without a declared format has this one if it begins with `first` (0: anything but a
      * '{') and contains `mark`. */
     char first;

@@ -165,7 +165,6 @@ out:
 const struct sl_importer sl_interop_import_pipedream = {
     .name = "pipedream",
     .brief = "graph.txt of msr-fiddle/pipedream (profiles, SOSP 2019)",
-    .model = "pipedream",
     .mark = "forward_compute_time=",
     .example = "node1 -- Input0 -- forward_compute_time=3.000, backward_compute_time=0.000, "
                "activation_size=0.0, parameter_size=0.000\n"

@@ -318,7 +318,6 @@ out:
 const struct sl_importer sl_interop_import_piper = {
     .name = "piper",
     .brief = "JSON of msr-fiddle/piper (TMPCs per layer, NeurIPS 2021)",
-    .model = "piper",
     .first = '{',
     .mark = "\"TMPCs\"",
     .example = "{\"maxDevices\": 3, \"maxMemoryPerDevice\": 1e9, \"bandwidth\": 1e9, "

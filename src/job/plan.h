@@ -49,7 +49,7 @@ SL_MUST_CHECK sl_err sl_job_plan(struct sl_arena *arena, const struct sl_job_pla
 /* A graph imported from another planner. */
 struct sl_job_peer_request {
     const char *file;
-    const char *format;     /* [guessed from the text] */
+    const char *cost_model; /* name of sl_peers_cost_models [that of the file's format] */
     const char *planner;    /* even, sluice [sluice] */
     const char *levels;     /* "8,2": devices per host, hosts, ... [one level] */
     const char *bandwidths; /* "30GB/s,3GB/s": one per level [the file's, or 1 GB/s] */
@@ -58,7 +58,7 @@ struct sl_job_peer_request {
     int64_t cpus;           /* -1: the file's */
     int64_t memory_bytes;   /* -1: the file's; 0: no limit */
     double time_limit_s;    /* [no limit] */
-    bool straight, all_devices, free_links, scattered; /* as in struct sl_peer_query */
+    bool straight, all_devices, free_links, scattered; /* as in struct sl_peers_query */
 };
 
 SL_MUST_CHECK sl_err sl_job_plan_peer(struct sl_arena *arena,

@@ -12,16 +12,16 @@ static const double default_bandwidth = 1e9; /* bytes per second, as in PipeDrea
 
 /* Calls `parse` for each item of "4,8". */
 static sl_err split(const char *list, const char *name,
-                    sl_err (*parse)(struct sl_peer_query *query, int i, const char *item),
-                    struct sl_peer_query *query, int *count) {
+                    sl_err (*parse)(struct sl_peers_query *query, int i, const char *item),
+                    struct sl_peers_query *query, int *count) {
     char item[64];
     *count = 0;
     for (const char *at = list;;) {
         size_t length = strcspn(at, ",");
         if (!length || length >= sizeof item)
             return sl_fail(SL_ERR_USAGE, "%s: an item of '%s' is empty or too long", name, list);
-        if (*count == SL_PEER_LEVELS)
-            return sl_fail(SL_ERR_USAGE, "%s: more than %d levels", name, SL_PEER_LEVELS);
+        if (*count == SL_PEERS_LEVELS)
+            return sl_fail(SL_ERR_USAGE, "%s: more than %d levels", name, SL_PEERS_LEVELS);
         memcpy(item, at, length);
         item[length] = 0;
         SL_TRY(parse(query, (*count)++, item));
@@ -31,21 +31,21 @@ static sl_err split(const char *list, const char *name,
     }
 }
 
-static sl_err parse_level(struct sl_peer_query *query, int i, const char *item) {
+static sl_err parse_level(struct sl_peers_query *query, int i, const char *item) {
     SL_TRY(sl_parse_int(item, "`levels`", &query->level[i]));
     if (query->level[i] < 1 || query->level[i] > DEVICES_MAX)
         return sl_fail(SL_ERR_USAGE, "`levels`: '%s' is not in 1..%d", item, DEVICES_MAX);
     return SL_OK;
 }
 
-static sl_err parse_bandwidth(struct sl_peer_query *query, int i, const char *item) {
+static sl_err parse_bandwidth(struct sl_peers_query *query, int i, const char *item) {
     SL_TRY(sl_parse_bandwidth(item, "`bandwidth`", &query->bandwidth[i]));
     if (!(query->bandwidth[i] > 0))
         return sl_fail(SL_ERR_USAGE, "`bandwidth`: '%s' must be positive", item);
     return SL_OK;
 }
 
-static sl_err read_levels(const struct sl_job_peer_request *r, struct sl_peer_query *query) {
+static sl_err read_levels(const struct sl_job_peer_request *r, struct sl_peers_query *query) {
     int64_t devices = 1;
     query->level_count = 1;
     query->level[0] = query->devices;
@@ -61,7 +61,7 @@ static sl_err read_levels(const struct sl_job_peer_request *r, struct sl_peer_qu
     return SL_OK;
 }
 
-static sl_err read_bandwidths(const struct sl_job_peer_request *r, struct sl_peer_query *query) {
+static sl_err read_bandwidths(const struct sl_job_peer_request *r, struct sl_peers_query *query) {
     int count = 1;
     if (r->bandwidths) {
         SL_TRY(split(r->bandwidths, "`bandwidth`", parse_bandwidth, query, &count));
@@ -76,20 +76,20 @@ static sl_err read_bandwidths(const struct sl_job_peer_request *r, struct sl_pee
 
 /* Fields of the request override the machine in the file. */
 static sl_err build_query(const struct sl_job_peer_request *r, const struct sl_layers *layers,
-                          struct sl_peer_query *query) {
+                          struct sl_peers_query *query) {
     int64_t micros = layers->machine.micro ? layers->machine.micro : 1;
     double bandwidth = layers->machine.bandwidth;
     *query =
-        (struct sl_peer_query){.devices = r->devices ? r->devices : layers->machine.devices,
-                               .memory_bytes = r->memory_bytes >= 0 ? (double)r->memory_bytes
-                                                                    : layers->machine.memory_bytes,
-                               .micro = r->micros ? r->micros : micros,
-                               .cpus = r->cpus >= 0 ? r->cpus : layers->machine.cpus,
-                               .bandwidth = {bandwidth > 0 ? bandwidth : default_bandwidth},
-                               .all_devices = r->all_devices,
-                               .straight = r->straight,
-                               .free_links = r->free_links,
-                               .scattered = r->scattered};
+        (struct sl_peers_query){.devices = r->devices ? r->devices : layers->machine.devices,
+                                .memory_bytes = r->memory_bytes >= 0 ? (double)r->memory_bytes
+                                                                     : layers->machine.memory_bytes,
+                                .micro = r->micros ? r->micros : micros,
+                                .cpus = r->cpus >= 0 ? r->cpus : layers->machine.cpus,
+                                .bandwidth = {bandwidth > 0 ? bandwidth : default_bandwidth},
+                                .all_devices = r->all_devices,
+                                .straight = r->straight,
+                                .free_links = r->free_links,
+                                .scattered = r->scattered};
     SL_TRY(read_levels(r, query));
     SL_TRY(read_bandwidths(r, query));
     if (query->devices < 1)
@@ -112,13 +112,16 @@ sl_err sl_job_plan_peer(struct sl_arena *arena, const struct sl_job_peer_request
                         struct sl_report_peer_plan *out) {
     struct sl_peers_plan *plan = SL_NEW(arena, struct sl_peers_plan, 1);
     const struct sl_planner *planner;
-    struct sl_peer_query query;
+    struct sl_peers_query query;
     *out = (struct sl_report_peer_plan){
         .file = request->file, .planner = SL_JOB_OR(request->planner, "sluice"), .plan = plan};
     SL_TRY(find_planner(out->planner, &planner));
-    SL_TRY(sl_interop_import(arena, request->file, request->format, &out->layers));
+    if (request->cost_model)
+        SL_TRY(sl_peers_cost_model_find(request->cost_model, &out->model));
+    SL_TRY(sl_interop_import(arena, request->file, out->model ? out->model->format : NULL,
+                             &out->layers));
     SL_TRY(build_query(request, out->layers, &query));
-    out->model = sl_peers_model_find(out->layers->format);
+    out->model = sl_peers_cost_model_of(out->layers->format);
     SL_ASSERT(out->model);
     int64_t start_ns = sl_clock_ns();
     if (request->time_limit_s > 0)

@@ -19,6 +19,7 @@ static void ref(const struct sl_ref *r) {
 
 const struct sl_op sl_op_add = {
     .name = "add",
+    .role = SL_ROLE_ADD,
     .brief = "a + b with broadcasting",
     .inputs = "a b",
     .outputs = "y",

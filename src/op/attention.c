@@ -170,6 +170,7 @@ static const struct sl_attr_desc attrs[] = {
 
 const struct sl_op sl_op_attention = {
     .name = "attention",
+    .role = SL_ROLE_PRODUCT,
     .brief = "scaled dot-product attention: causal, cross, padding mask, grouped queries",
     .inputs = "q k v mask?",
     .outputs = "y lse",
@@ -236,6 +237,7 @@ static void ref_grad(const struct sl_ref *r) {
 
 const struct sl_op sl_op_attention_dqkv = {
     .name = "attention_dqkv",
+    .role = SL_ROLE_PRODUCT,
     .brief = "gradients of attention with respect to q, k and v",
     .inputs = "dy q k v y lse mask?",
     .outputs = "dq dk dv",

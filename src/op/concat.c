@@ -58,6 +58,7 @@ static const struct sl_attr_desc attrs[] = {{"axis", SL_ATTR_INT, "-1", NULL}, {
 
 const struct sl_op sl_op_concat = {
     .name = "concat",
+    .role = SL_ROLE_CONCAT,
     .brief = "join tensors along one axis",
     .inputs = "xs*",
     .outputs = "y",

@@ -162,6 +162,7 @@ static const struct sl_attr_desc attrs[] = {CONV_ATTRS, {0}};
 
 const struct sl_op sl_op_conv2d = {
     .name = "conv2d",
+    .role = SL_ROLE_PRODUCT,
     .brief = "convolution of images with stride, padding, dilation and groups",
     .inputs = "x w bias?",
     .outputs = "y",
@@ -195,6 +196,7 @@ static void ref_dw(const struct sl_ref *r) {
 
 const struct sl_op sl_op_conv2d_dw = {
     .name = "conv2d_dw",
+    .role = SL_ROLE_PRODUCT,
     .brief = "gradient of conv2d with respect to w",
     .inputs = "dy x",
     .outputs = "dw",
@@ -207,6 +209,7 @@ const struct sl_op sl_op_conv2d_dw = {
 
 const struct sl_op sl_op_conv2d_dx = {
     .name = "conv2d_dx",
+    .role = SL_ROLE_PRODUCT,
     .brief = "gradient of conv2d with respect to x",
     .inputs = "dy w",
     .outputs = "dx",

@@ -47,6 +47,7 @@ static void ref(const struct sl_ref *r) {
 
 const struct sl_op sl_op_embed = {
     .name = "embed",
+    .role = SL_ROLE_LOOKUP,
     .brief = "rows of a table by index",
     .inputs = "table indices",
     .outputs = "y",
@@ -76,6 +77,7 @@ static const struct sl_attr_desc attrs_dw[] = {{"rows", SL_ATTR_INT, NULL, NULL}
 
 const struct sl_op sl_op_embed_dw = {
     .name = "embed_dw",
+    .role = SL_ROLE_LOOKUP,
     .brief = "gradient of embed with respect to the table",
     .inputs = "dy indices",
     .outputs = "dw",

@@ -75,6 +75,7 @@ static const struct sl_attr_desc attrs[] = {{"mode", SL_ATTR_ENUM, "sum", "sum|m
 
 const struct sl_op sl_op_embed_bag = {
     .name = "embed_bag",
+    .role = SL_ROLE_LOOKUP,
     .brief = "rows of a table for bags of indices, summed, averaged or concatenated",
     .inputs = "table indices",
     .outputs = "y",
@@ -122,6 +123,7 @@ static const struct sl_attr_desc attrs_dw[] = {
 
 const struct sl_op sl_op_embed_bag_dw = {
     .name = "embed_bag_dw",
+    .role = SL_ROLE_LOOKUP,
     .brief = "gradient of embed_bag with respect to the table",
     .inputs = "dy indices",
     .outputs = "dw",

@@ -130,6 +130,7 @@ static void ref(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm = {
     .name = "lstm",
+    .role = SL_ROLE_PRODUCT,
     .brief = "one LSTM layer over a sequence",
     .inputs = "x w_ih w_hh bias_ih? bias_hh? h0? c0?",
     .outputs = "y c gates",

@@ -72,6 +72,7 @@ static void ref_dgates(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm_dgates = {
     .name = "lstm_dgates",
+    .role = SL_ROLE_PRODUCT,
     .brief = "gradient of an lstm's gates before their non-linearity, through time",
     .inputs = "gates c w_hh c0? dy? dc?",
     .outputs = "dgates dh0 dc0",
@@ -96,6 +97,7 @@ static void ref_hprev(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm_hprev = {
     .name = "lstm_hprev",
+    .role = SL_ROLE_PRODUCT,
     .brief = "the output of an lstm, shifted by one step",
     .inputs = "y h0?",
     .outputs = "shifted",

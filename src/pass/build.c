@@ -57,7 +57,7 @@ static void emit(struct sl_build *b, int index) {
 }
 
 /* Emit a copy of `from` to a fixed place (state or gradient). */
-static void emit_copy(struct sl_build *b, int from, struct sl_operand to, enum sl_pass_tag pass) {
+static void emit_copy(struct sl_build *b, int from, struct sl_operand to, enum sl_graph_pass pass) {
     const struct sl_op *identity = b->graph->find_op(SL_STR("identity"));
     struct sl_instr instr = {
         .op = identity,

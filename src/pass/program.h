@@ -55,7 +55,7 @@ struct sl_instr {
     struct sl_operand *in, *out; /* in the program's arena */
     bool
         accumulate; /* out[0] is a gradient accumulator: the first micro-batch writes, others add */
-    enum sl_pass_tag pass;
+    enum sl_graph_pass pass;
     double flops;
 };
 

@@ -191,10 +191,10 @@ void sl_pass_build_views(struct sl_build *b) {
     find_roots(b);
     struct readers r = list_readers(b);
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {
-        const char *name = b->graph->nodes.at[n].op->name;
-        if (strcmp(name, "split") == 0)
+        enum sl_op_role role = b->graph->nodes.at[n].op->role;
+        if (role == SL_ROLE_SPLIT)
             try_split(b, &r, (int)n);
-        else if (strcmp(name, "concat") == 0)
+        else if (role == SL_ROLE_CONCAT)
             try_concat(b, &r, (int)n);
     }
     spread(b);

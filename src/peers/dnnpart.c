@@ -1,13 +1,15 @@
-/* dnn-partitioning (Tarnawski et al., NeurIPS 2020), cost model as in its throughput-dp/dp.cpp.
+/* dnn-max-load: the cost model of dnn-partitioning (Tarnawski et al., NeurIPS 2020), as in its
+ * throughput-dp/dp.cpp, and a planner for it.
  *
  * Groups of layers (dnnpart_groups.c) are cut into contiguous sets, one per accelerator or CPU
- * core.
+ * core. The load of a set:
  *
- *   accelerator   sum of latencies + cost of every tensor that is made or read here and read or
- * made elsewhere, once each; sizes add up to at most the memory CPU core      sum of CPU latencies;
- * no communication, no memory limit
+ *   accelerator   sum of latencies + cost of every tensor that crosses its border, once each;
+ *                 sizes add up to at most the memory
+ *   CPU core      sum of CPU latencies; no communication, no memory limit
  *
- * Backward layers go with their forward layers. Objective: the largest load, in the file's unit.
+ * A backward layer is in the set of its forward layer. Objective: the largest load, in the file's
+ * unit.
  *
  * With I' in I and S = I \ I', a net (tensor with the groups that touch it) that crosses only one
  * of the two borders is paid by S; one that crosses both is paid when some member of it lies in S:
@@ -30,7 +32,7 @@ struct cuts {
 struct search {
     struct sl_arena *arena;
     const struct sl_layers *layers;
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     struct sl_dnnpart_groups groups;
     const struct cuts *cuts;
     struct sl_peers_plan *plan;
@@ -204,9 +206,9 @@ static double load_of(const struct search *s, const uint64_t *large, const uint6
     return load;
 }
 
-static struct sl_peer_stage make_stage(const struct search *s, const uint64_t *large,
-                                       const uint64_t *small, bool on_cpu) {
-    struct sl_peer_stage stage = {.d = 1, .t = 1, .on_cpu = on_cpu};
+static struct sl_peers_stage make_stage(const struct search *s, const uint64_t *large,
+                                        const uint64_t *small, bool on_cpu) {
+    struct sl_peers_stage stage = {.d = 1, .t = 1, .on_cpu = on_cpu};
     int *layers = SL_NEW(s->arena, int, s->layers->count);
     for (int i = 0; i < s->layers->count; i++)
         if (sl_bit(large, s->groups.of[i]) && !sl_bit(small, s->groups.of[i]))
@@ -216,7 +218,7 @@ static struct sl_peer_stage make_stage(const struct search *s, const uint64_t *l
     return stage;
 }
 
-static void keep(struct search *s, const struct sl_peer_stage *stages, int count, double worst) {
+static void keep(struct search *s, const struct sl_peers_stage *stages, int count, double worst) {
     if (worst >= s->plan->objective)
         return;
     s->plan->objective = worst;
@@ -231,7 +233,7 @@ static double accept(struct sl_sweep *sweep, int state) {
     int count = 0;
     for (int i = state; states[i].from >= 0; i = states[i].from)
         count++;
-    struct sl_peer_stage *stages = SL_NEW(s->arena, struct sl_peer_stage, count + 1);
+    struct sl_peers_stage *stages = SL_NEW(s->arena, struct sl_peers_stage, count + 1);
     for (int i = state, n = 0; states[i].from >= 0; i = states[i].from, n++) {
         stages[n] = make_stage(s, sl_ideal(sweep->ideals, states[states[i].from].ideal),
                                sl_ideal(sweep->ideals, states[i].ideal), states[i].t);
@@ -290,7 +292,7 @@ static void search(struct search *s, struct cuts *cuts, bool may_stop, double *l
 }
 
 static sl_err open_search(struct search *s) {
-    const struct sl_peer_query *query = s->query;
+    const struct sl_peers_query *query = s->query;
     if (query->devices < 0 || query->devices > 1 << 20 || query->cpus < 0 || query->cpus > 1 << 20)
         return sl_fail(SL_ERR_USAGE, "dnn-partitioning: the number of devices is out of range");
     if (!(query->memory_bytes > 0))
@@ -307,13 +309,13 @@ static void scatter(struct search *s) {
     int *device_of = SL_NEW(s->arena, int, s->groups.count), accelerators = 0, cpus = 0, count = 0;
     int devices = (int)(s->query->devices + s->query->cpus);
     for (int n = 0; n < s->plan->stage_count; n++) {
-        const struct sl_peer_stage *stage = &s->plan->stages[n];
+        const struct sl_peers_stage *stage = &s->plan->stages[n];
         int device = stage->on_cpu ? (int)s->query->devices + cpus++ : accelerators++;
         for (int i = 0; i < stage->count; i++)
             device_of[s->groups.of[stage->layers[i]]] = device;
     }
     sl_peers_dnnpart_scatter(s->arena, &s->groups, s->query, device_of);
-    struct sl_peer_stage *stages = SL_NEW(s->arena, struct sl_peer_stage, devices + 1);
+    struct sl_peers_stage *stages = SL_NEW(s->arena, struct sl_peers_stage, devices + 1);
     int words = (s->groups.count + 63) / 64;
     uint64_t *none = SL_NEW(s->arena, uint64_t, words);
     double worst = 0;
@@ -330,7 +332,7 @@ static void scatter(struct search *s) {
 }
 
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
-                   const struct sl_peer_query *query, struct sl_peers_plan *out) {
+                   const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct search s = {.arena = arena, .layers = layers, .query = query, .plan = out};
     struct cuts chain = {0}, all = {0};
     double low = 0, low_chain = 0;
@@ -358,7 +360,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     return SL_OK;
 }
 
-static bool even_fits(const struct sl_layers *layers, const struct sl_peer_stage *stage,
+static bool even_fits(const struct sl_layers *layers, const struct sl_peers_stage *stage,
                       double memory_bytes) {
     double size = 0;
     for (int l = 0; l < stage->count; l++) {
@@ -370,7 +372,7 @@ static bool even_fits(const struct sl_layers *layers, const struct sl_peer_stage
 }
 
 static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
-                   const struct sl_peer_query *query, struct sl_peers_plan *out) {
+                   const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct search s = {.arena = arena, .layers = layers, .query = query, .plan = out};
     struct sl_ideals chain;
     double worst = 0;
@@ -379,7 +381,7 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     int *order = SL_NEW(arena, int, groups);
     SL_ASSERT(sl_graph_dag_order(arena, &s.groups.dag, order));
     sl_graph_ideals_chain(arena, s.groups.count, order, &chain);
-    struct sl_peer_stage *stages = SL_NEW(arena, struct sl_peer_stage, count + 1);
+    struct sl_peers_stage *stages = SL_NEW(arena, struct sl_peers_stage, count + 1);
     for (int64_t i = 0; i < count; i++) {
         stages[i] = make_stage(&s, sl_ideal(&chain, (int)((i + 1) * groups / count)),
                                sl_ideal(&chain, (int)(i * groups / count)), false);
@@ -391,8 +393,9 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     return count ? SL_OK : sl_peers_not_even();
 }
 
-const struct sl_peer_model sl_peers_dnnpart = {
-    .name = "dnn-partitioning",
+const struct sl_peers_cost_model sl_peers_dnn_max_load = {
+    .name = "dnn-max-load",
+    .format = "dnn-partitioning",
     .unit = "largest load of a device",
     .brief = "max over devices of compute + tensors crossing its border (dnn-partitioning)",
     .plan = plan,

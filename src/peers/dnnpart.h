@@ -31,6 +31,6 @@ void sl_peers_dnnpart_group(struct sl_arena *arena, const struct sl_layers *laye
 /* Device of each group (accelerators, then CPU cores): in, a plan that fits; out, the best that
  * annealing finds when sets need not be contiguous (dnnpart_scatter.c). */
 void sl_peers_dnnpart_scatter(struct sl_arena *arena, const struct sl_dnnpart_groups *groups,
-                              const struct sl_peer_query *query, int *device_of);
+                              const struct sl_peers_query *query, int *device_of);
 
 #endif

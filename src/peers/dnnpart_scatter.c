@@ -16,7 +16,7 @@ enum { POWER_LOG2 = 5, RUNS = 3, SEED = 1, DEVICES_MAX = 1024 };
 
 struct scatter {
     const struct sl_dnnpart_groups *g;
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     int devices;         /* accelerators, then CPU cores */
     int *at;             /* [group] */
     int *best;           /* the same of the best plan */
@@ -145,7 +145,7 @@ static void settle(struct scatter *s, const int *at) {
 }
 
 void sl_peers_dnnpart_scatter(struct sl_arena *arena, const struct sl_dnnpart_groups *groups,
-                              const struct sl_peer_query *query, int *device_of) {
+                              const struct sl_peers_query *query, int *device_of) {
     struct scatter s = {.g = groups,
                         .query = query,
                         .devices = (int)(query->devices + query->cpus),

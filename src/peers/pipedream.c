@@ -1,4 +1,5 @@
-/* PipeDream (SOSP 2019), cost model as in its optimizer_graph_hierarchical.py.
+/* pipedream-stage-time: the cost model of PipeDream (Narayanan et al., SOSP 2019), as in its
+ * optimizer_graph_hierarchical.py, and a planner for it.
  *
  * Cuts are its states (pipedream_states.c). On a level with M units of bandwidth bw, each made of
  * the whole level below, a stage S between cuts I' and I on m units costs
@@ -9,8 +10,8 @@
  *
  * with T(S) = compute of S, or on an outer level the objective of S on the level below. Memory,
  * where a limit is given: ceil(units after this stage / m) (activations + weights of S) <= M.
- * Objective: the largest stage cost. The published program demands that every unit works
- * (all_devices); here a unit may stay idle when that is better.
+ * Objective: the largest stage cost. The published program uses every unit (all_devices); this
+ * planner may leave units idle.
  */
 #include "peers/pipedream.h"
 
@@ -30,12 +31,12 @@ struct level {
 
 struct search {
     struct sl_arena *arena;
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     struct sl_pipedream_graph graph;
     struct sl_pipedream_states states;
     int count;
     bool *inside; /* [count][count] is state a strictly inside state b? */
-    struct level level[SL_PEER_LEVELS];
+    struct level level[SL_PEERS_LEVELS];
     /* the running table: [count][units + 1] */
     double *best;
     int *split, *width;
@@ -188,8 +189,8 @@ static const int *stage_layers(const struct search *s, int start, int end, int *
 }
 
 /* Stages of level `at` between two cuts, innermost levels inside; the table is overwritten. */
-static const struct sl_peer_stage *make_stages(struct search *s, int at, int start, int end,
-                                               int *count) {
+static const struct sl_peers_stage *make_stages(struct search *s, int at, int start, int end,
+                                                int *count) {
     const struct level *level = &s->level[at];
     SL_VEC(int) cuts = {0};
     SL_VEC(int) widths = {0};
@@ -203,12 +204,12 @@ static const struct sl_peer_stage *make_stages(struct search *s, int at, int sta
         m -= width;
     }
     *count = (int)cuts.count;
-    struct sl_peer_stage *stages = SL_NEW(s->arena, struct sl_peer_stage, *count);
+    struct sl_peers_stage *stages = SL_NEW(s->arena, struct sl_peers_stage, *count);
     for (int i = 0; i < *count; i++) {
         int64_t back = cuts.count - 1 - i;
         int from = i ? cuts.at[back + 1] : start, to = cuts.at[back], d = widths.at[back];
-        struct sl_peer_stage *stage = &stages[i];
-        *stage = (struct sl_peer_stage){.d = d, .t = 1};
+        struct sl_peers_stage *stage = &stages[i];
+        *stage = (struct sl_peers_stage){.d = d, .t = 1};
         stage->layers = stage_layers(s, from, to, &stage->count);
         stage->time = i ? later_time(s, level, from, to, d) : first_time(s, level, from, to, d);
         if (at > 0)
@@ -257,9 +258,9 @@ static void search_states(struct search *s, struct sl_peers_plan *out) {
 
 static sl_err open_search(struct search *s, const struct sl_layers *layers,
                           struct sl_peers_plan *out) {
-    const struct sl_peer_query *query = s->query;
-    if (query->level_count < 1 || query->level_count > SL_PEER_LEVELS)
-        return sl_fail(SL_ERR_USAGE, "pipedream: 1 to %d levels", SL_PEER_LEVELS);
+    const struct sl_peers_query *query = s->query;
+    if (query->level_count < 1 || query->level_count > SL_PEERS_LEVELS)
+        return sl_fail(SL_ERR_USAGE, "pipedream: 1 to %d levels", SL_PEERS_LEVELS);
     for (int l = 0; l < query->level_count; l++) {
         if (query->level[l] < 1 || query->level[l] > 4096 || !(query->bandwidth[l] > 0))
             return sl_fail(SL_ERR_USAGE,
@@ -290,7 +291,7 @@ static double dearest_cut(const struct search *s, double objective) {
 
 /* As many of `count` states as a few seconds allow: the work grows with their square (cube, with
  * levels). All of them where they are not many more: thinning loses plans. */
-static int states_max(const struct sl_peer_query *query, int count) {
+static int states_max(const struct sl_peers_query *query, int count) {
     if (query->level_count > 1)
         return STATES_INNER;
     bool few = query->devices <= 4;
@@ -300,7 +301,7 @@ static int states_max(const struct sl_peer_query *query, int count) {
 }
 
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
-                   const struct sl_peer_query *query, struct sl_peers_plan *out) {
+                   const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct search s = {.arena = arena, .query = query};
     SL_TRY(open_search(&s, layers, out));
     int dropped = 0;
@@ -335,7 +336,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
 
 /* Equal numbers of states per stage, one unit each, on one level. */
 static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
-                   const struct sl_peer_query *query, struct sl_peers_plan *out) {
+                   const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct search s = {.arena = arena, .query = query};
     SL_TRY(open_search(&s, layers, out));
     if (query->level_count != 1)
@@ -343,7 +344,7 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     sl_peers_pipedream_chain(arena, &s.graph, false, &s.states);
     int64_t states = s.count = s.states.ideals.count;
     int count = (int)(query->devices < states ? query->devices : states);
-    struct sl_peer_stage *stages = SL_NEW(arena, struct sl_peer_stage, count);
+    struct sl_peers_stage *stages = SL_NEW(arena, struct sl_peers_stage, count);
     double worst = 0;
     if (query->all_devices && count < query->devices)
         return sl_peers_not_even();
@@ -351,7 +352,7 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
         int from = (int)(i * states / count) - 1, to = (int)((i + 1) * states / count) - 1;
         if (!memory_fits(&s, from, to, (int)query->devices - i - 1, 1))
             return sl_peers_not_even();
-        stages[i] = (struct sl_peer_stage){.d = 1, .t = 1};
+        stages[i] = (struct sl_peers_stage){.d = 1, .t = 1};
         stages[i].layers = stage_layers(&s, from, to, &stages[i].count);
         stages[i].time =
             i ? later_time(&s, s.level, from, to, 1) : first_time(&s, s.level, from, to, 1);
@@ -361,8 +362,9 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     return SL_OK;
 }
 
-const struct sl_peer_model sl_peers_pipedream = {
-    .name = "pipedream",
+const struct sl_peers_cost_model sl_peers_pipedream_stage_time = {
+    .name = "pipedream-stage-time",
+    .format = "pipedream",
     .unit = "seconds per mini-batch",
     .brief = "max over stages of compute + all-reduce and of transfers, by levels (PipeDream)",
     .plan = plan,

@@ -43,6 +43,6 @@ int sl_peers_pipedream_thin(struct sl_arena *arena, struct sl_pipedream_states *
  * the states of the graph where they are listed, or NULL (pipedream_bound.c). */
 double sl_peers_pipedream_bound(const struct sl_pipedream_graph *graph,
                                 const struct sl_pipedream_states *all,
-                                const struct sl_peer_query *query, double objective);
+                                const struct sl_peers_query *query, double objective);
 
 #endif

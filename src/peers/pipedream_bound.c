@@ -193,7 +193,7 @@ static int list_intervals(const struct sl_pipedream_states *states, struct class
 /* ---- walks ---- */
 
 struct walk {
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     const struct class *classes;
     int count, units; /* of the outermost level */
     double inner;     /* devices in one of them */
@@ -253,7 +253,7 @@ static bool may_be(struct walk *w, double limit) {
 
 double sl_peers_pipedream_bound(const struct sl_pipedream_graph *graph,
                                 const struct sl_pipedream_states *all,
-                                const struct sl_peer_query *query, double objective) {
+                                const struct sl_peers_query *query, double objective) {
     struct sl_arena arena = {0};
     int top = query->level_count - 1;
     struct walk w = {.query = query,

@@ -1,4 +1,5 @@
-/* Piper (Tarnawski, Narayanan, Phanishayee; NeurIPS 2021), cost model as in its algo.cpp.
+/* piper-tps: the time per sample of Piper (Tarnawski, Narayanan, Phanishayee; NeurIPS 2021), as in its
+ * algo.cpp, and a planner for it.
  *
  * A stage S runs on d replicas of t devices; each layer takes one option for degree t. N is the
  * number of micro-batches per batch, d divides N, and with y = ceil(sum of d of this and all later
@@ -9,7 +10,7 @@
  *            + 4 (d-1)/d sum w / (N bandwidth)
  *
  * A cut edge is charged to both stages. Objective: the largest stage time; sum of d t <= devices.
- * Piper chooses options greedily, here the choice is exact (knapsack.h).
+ * Piper chooses options greedily; this planner chooses them exactly (knapsack.h).
  */
 #include "peers/piper.h"
 
@@ -183,9 +184,9 @@ static bool holds(struct sl_sweep *sweep, int larger, int smaller) {
     return false;
 }
 
-static struct sl_peer_stage make_stage(struct sl_piper *piper, const struct sl_piper_stage *stage,
-                                       double enough) {
-    struct sl_peer_stage out = {.d = stage->d, .t = piper->tensors[stage->tensor]};
+static struct sl_peers_stage make_stage(struct sl_piper *piper, const struct sl_piper_stage *stage,
+                                        double enough) {
+    struct sl_peers_stage out = {.d = stage->d, .t = piper->tensors[stage->tensor]};
     out.time = sl_peers_piper_price(piper, stage, enough);
     int count = (int)piper->sack.items.count, *layers = SL_NEW(piper->arena, int, count + 1),
         *options = SL_NEW(piper->arena, int, count + 1);
@@ -207,7 +208,7 @@ static double accept(struct sl_sweep *sweep, int state) {
     int count = 0;
     for (int s = state; states[s].from >= 0; s = states[s].from)
         count++;
-    struct sl_peer_stage *stages = SL_NEW(piper->arena, struct sl_peer_stage, count + 1);
+    struct sl_peers_stage *stages = SL_NEW(piper->arena, struct sl_peers_stage, count + 1);
     for (int s = state, i = 0; states[s].from >= 0; s = states[s].from, i++) {
         const struct sl_sweep_state *after = &states[states[s].from];
         struct sl_piper_stage stage = {.larger = sl_ideal(sweep->ideals, after->ideal),
@@ -307,7 +308,7 @@ static void find_divisors(struct sl_piper *piper) {
 }
 
 static sl_err open_piper(struct sl_piper *piper) {
-    const struct sl_peer_query *query = piper->query;
+    const struct sl_peers_query *query = piper->query;
     if (query->devices < 1 || query->devices > 1 << 20 || query->micro < 1)
         return sl_fail(SL_ERR_USAGE, "piper: needs 1 to 2^20 devices and micro-batches per batch");
     if (!(query->bandwidth[0] > 0) || !(query->memory_bytes > 0))
@@ -324,7 +325,7 @@ static sl_err open_piper(struct sl_piper *piper) {
 }
 
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
-                   const struct sl_peer_query *query, struct sl_peers_plan *out) {
+                   const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
     struct sl_piper_cuts chain = {0}, all = {0};
     SL_TRY(open_piper(&piper));
@@ -352,7 +353,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
 /* ---- even: equal numbers of layers, equal replication ---- */
 
 static bool even_stages(struct sl_piper *piper, const struct sl_ideals *chain, int count, int d) {
-    struct sl_peer_stage *stages = SL_NEW(piper->arena, struct sl_peer_stage, count);
+    struct sl_peers_stage *stages = SL_NEW(piper->arena, struct sl_peers_stage, count);
     double worst = 0;
     for (int i = 0; i < count; i++) {
         int64_t layers = piper->layers->count;
@@ -372,7 +373,7 @@ static bool even_stages(struct sl_piper *piper, const struct sl_ideals *chain, i
 }
 
 static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
-                   const struct sl_peer_query *query, struct sl_peers_plan *out) {
+                   const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
     struct sl_ideals chain;
     SL_TRY(open_piper(&piper));
@@ -386,8 +387,9 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     return out->objective < INFINITY ? SL_OK : sl_peers_not_even();
 }
 
-const struct sl_peer_model sl_peers_piper = {
-    .name = "piper",
+const struct sl_peers_cost_model sl_peers_piper_tps = {
+    .name = "piper-tps",
+    .format = "piper",
     .unit = "time per micro-batch",
     .brief = "max over stages of compute + communication + amortised all-reduce (Piper)",
     .plan = plan,

@@ -41,7 +41,7 @@ struct sl_piper_memo {
 struct sl_piper {
     struct sl_arena *arena;
     const struct sl_layers *layers;
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     int tensor_count, tensors[SL_PIPER_TENSORS];
     int *fast[SL_PIPER_TENSORS];  /* [layers] option, -1: none */
     int *divisors, divisor_count; /* of the number of micro-batches, up to the devices */

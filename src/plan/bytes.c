@@ -15,7 +15,7 @@ struct sl_optim_shape sl_plan_optim_shape(const struct sl_graph *graph, int para
     for (int64_t g = 0; g < graph->grads.count; g++)
         if (graph->grads.at[g].param == param) {
             const struct sl_op *op = graph->nodes.at[graph->grads.at[g].node].op;
-            out.lookup |= strncmp(op->name, "embed", 5) == 0;
+            out.lookup |= op->role == SL_ROLE_LOOKUP;
         }
     return out;
 }

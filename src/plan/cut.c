@@ -29,7 +29,7 @@ static bool *find_borders(const struct sl_graph *graph, bool (*has_kernel)(const
         last[group[n]] = n;
     for (int n = 0, open_until = 0; n < count; n++) {
         border[n] = n > open_until && !graph->nodes.at[n].op->is_view &&
-                    strcmp(graph->nodes.at[n].op->name, "split") != 0;
+                    graph->nodes.at[n].op->role != SL_ROLE_SPLIT;
         if (last[group[n]] > open_until)
             open_until = last[group[n]];
     }

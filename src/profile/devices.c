@@ -60,10 +60,10 @@ static const char *kind_name(struct sl_arena *arena, const char *name, int numbe
     return out;
 }
 
-static struct sl_device_kind kind_of(struct sl_arena *arena, const struct sl_device_facts *facts,
+static struct sl_cost_device_kind kind_of(struct sl_arena *arena, const struct sl_device_facts *facts,
                                      int number) {
     double fp32 = facts->flops_fp32 > 0 ? facts->flops_fp32 : 1e12;
-    return (struct sl_device_kind){
+    return (struct sl_cost_device_kind){
         .name = kind_name(arena, facts->name, number),
         .memory_bytes = facts->memory_bytes,
         .stream = facts->stream > 0 ? facts->stream : 1e11,
@@ -91,7 +91,7 @@ static struct sl_link link_of(const struct sl_device_facts *facts, int count) {
 
 sl_err sl_profile_machine_of(struct sl_arena *arena, const struct sl_device_facts *facts, int count,
                              const struct sl_machine **out) {
-    struct sl_device_kind *kinds = SL_NEW(arena, struct sl_device_kind, count);
+    struct sl_cost_device_kind *kinds = SL_NEW(arena, struct sl_cost_device_kind, count);
     struct sl_host_part *parts = SL_NEW(arena, struct sl_host_part, count);
     int kind_count = 0;
     for (int i = 0, n; i < count; i += n, kind_count++) {

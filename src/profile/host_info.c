@@ -53,7 +53,7 @@ sl_err sl_profile_machine_here(struct sl_arena *arena, const struct sl_machine *
     int64_t buffer = here.cache_bytes * 2 > (32 << 20) ? here.cache_bytes * 2 : 32 << 20;
     double copy = measure_copy(buffer < (256 << 20) ? buffer : 256 << 20);
     double flops = measure_flops();
-    struct sl_device_kind kind = {.name = "core",
+    struct sl_cost_device_kind kind = {.name = "core",
                                   .memory_bytes = here.memory_bytes / here.cores,
                                   .stream = (double)(int64_t)copy,
                                   .flops = {(double)(int64_t)(flops > 1e9 ? flops : 1e9)},

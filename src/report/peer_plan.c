@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static void put_stage(struct sl_text *out, const struct sl_report_peer_plan *report,
-                      const struct sl_peer_stage *stage, int number, int depth) {
+                      const struct sl_peers_stage *stage, int number, int depth) {
     const struct sl_layer *first = &report->layers->at[stage->layers[0]];
     const struct sl_layer *last = &report->layers->at[stage->layers[stage->count - 1]];
     int turned = 0;
@@ -52,7 +52,7 @@ static void put_id(struct sl_json_out *json, const struct sl_layers *layers, int
 }
 
 static void put_options(struct sl_json_out *json, const struct sl_layers *layers,
-                        const struct sl_peer_stage *stage) {
+                        const struct sl_peers_stage *stage) {
     char text[64];
     sl_json_key(json, "options");
     sl_json_open(json, '{');
@@ -65,10 +65,10 @@ static void put_options(struct sl_json_out *json, const struct sl_layers *layers
 }
 
 static void put_stages(struct sl_json_out *json, const struct sl_layers *layers,
-                       const struct sl_peer_stage *stages, int count) {
+                       const struct sl_peers_stage *stages, int count) {
     sl_json_open(json, '[');
     for (int i = 0; i < count; i++) {
-        const struct sl_peer_stage *stage = &stages[i];
+        const struct sl_peers_stage *stage = &stages[i];
         sl_json_open(json, '{');
         sl_json_key(json, "nodes");
         sl_json_open(json, '[');

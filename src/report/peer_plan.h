@@ -6,7 +6,7 @@
 
 struct sl_report_peer_plan {
     const char *file, *planner;
-    const struct sl_peer_model *model;
+    const struct sl_peers_cost_model *model;
     const struct sl_layers *layers;
     const struct sl_peers_plan *plan;
     double search_ms;

@@ -124,7 +124,7 @@ sl_err sl_run_finite_sums(struct sl_worker *w, int grad_slot, struct sl_bad *bad
     return SL_OK;
 }
 
-const char *sl_run_pass_tag_name(enum sl_pass_tag pass) {
+const char *sl_run_pass_tag_name(enum sl_graph_pass pass) {
     static const char *const names[] = {
         [SL_PASS_F] = "forward", [SL_PASS_I] = "input gradient", [SL_PASS_W] = "weight gradient"};
     return names[pass];

@@ -19,14 +19,14 @@ struct sl_bad {
     enum sl_bad_kind kind;
     int64_t micro;           /* micro-batch of the step, from 0 */
     int stage, node;         /* BAD_OP: of the graph */
-    enum sl_pass_tag pass;   /* BAD_OP */
+    enum sl_graph_pass pass;   /* BAD_OP */
     char name[SL_NAME_TEXT]; /* of the node's value, the weight, the input, the parameter */
     const char *op;          /* BAD_OP: the kernel, which may fuse several ops */
 };
 
 /* "h.0.mlp.gelu_31 (gelu, forward, stage 0, micro-batch 2) is the first ..." */
 void sl_run_bad_put(struct sl_text *text, const struct sl_bad *bad);
-const char *sl_run_pass_tag_name(enum sl_pass_tag pass); /* "forward", ... */
+const char *sl_run_pass_tag_name(enum sl_graph_pass pass); /* "forward", ... */
 
 /* Are all values of an operand of this pass finite? */
 SL_MUST_CHECK sl_err sl_run_finite_operand(struct sl_worker *worker,

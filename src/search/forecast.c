@@ -10,11 +10,11 @@
 static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec *spec,
                            const struct sl_machine **out) {
     const struct sl_cost *cost = spec->cost;
-    const struct sl_device_kind kind = {.name = "worker",
-                                        .memory_bytes = INT64_C(1) << 50,
-                                        .stream = 1e10,
-                                        .flops = {1e10},
-                                        .efficiency = 1};
+    const struct sl_cost_device_kind kind = {.name = "worker",
+                                             .memory_bytes = INT64_C(1) << 50,
+                                             .stream = 1e10,
+                                             .flops = {1e10},
+                                             .efficiency = 1};
     const struct sl_link link = {.name = "between",
                                  .bandwidth =
                                      cost->link_bytes_per_s > 0 ? cost->link_bytes_per_s : 1e12,

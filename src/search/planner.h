@@ -61,7 +61,7 @@ struct sl_planner {
     const char *name, *brief;
     const char *old_name; /* still accepted by sl_search_planner_find; NULL: none */
     bool plans_imported;  /* also plans imported files (peers/) */
-    bool even_stages;     /* of an imported file: sl_peer_model.even instead of its search */
+    bool even_stages;     /* of an imported file: sl_peers_cost_model.even instead of its search */
     int64_t replays;      /* passes of runners-up simulated without folding; 0: the default */
     sl_err (*run)(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out);

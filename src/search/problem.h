@@ -71,7 +71,7 @@ struct sl_problem {
     int64_t batch;
     const int64_t *sizes; /* [size_count] micro-batch sizes to try, ascending, divisors of batch */
     int size_count;
-    const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
+    const struct sl_unit_time *times; /* [size][kind][unit]; see sl_search_problem_times */
     bool estimated;                   /* roofline; else measured */
     int64_t action_ns;                /* overhead of every pass */
     double recompute_ratio;           /* time of a recomputation / forward pass; 0: 1 */

@@ -293,8 +293,9 @@ static bool do_recv(struct turn *t) {
     int64_t buffer = t->s->pools[pool - SL_POOL_EDGES].in + t->a->slot;
     t->e->ins[buffer].posted++;
     int channel = sl_sim_channel_find(t->e, t->a->peer, t->worker);
-    sl_sim_queue_push(&t->e->channels.at[channel].recvs,
-                      (struct sl_post){.at_ns = t->w->now, .buffer = buffer, .span = t->w->span});
+    sl_sim_queue_push(
+        &t->e->channels.at[channel].recvs,
+        (struct sl_sim_post){.at_ns = t->w->now, .buffer = buffer, .span = t->w->span});
     record(t, t->w->now, t->w->now);
     sl_sim_channel_match(t->e, channel);
     return true;
@@ -306,10 +307,10 @@ static bool do_send(struct turn *t) {
         const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
         int pool_number = sl_sched_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, true);
         const struct sl_pool_state *pool = &t->s->pools[pool_number - SL_POOL_EDGES];
-        struct sl_post post = {.at_ns = w->now,
-                               .buffer = pool->in + t->a->slot,
-                               .span = w->span,
-                               .bytes = sl_sim_message_bytes(t->e, t->a)};
+        struct sl_sim_post post = {.at_ns = w->now,
+                                   .buffer = pool->in + t->a->slot,
+                                   .span = w->span,
+                                   .bytes = sl_sim_message_bytes(t->e, t->a)};
         struct sl_out_buffer *out = &t->e->outs[post.buffer];
         int channel = sl_sim_channel_find(t->e, t->worker, t->a->peer);
         out->pending++;

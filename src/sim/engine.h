@@ -75,13 +75,13 @@ struct sl_parts_sim {
     int64_t done_ns; /* latest part, and what a reduction takes */
 };
 
-struct sl_post { /* one end of a message that waits for the other */
+struct sl_sim_post { /* one end of a message that waits for the other */
     int64_t at_ns, buffer, span, bytes;
     int64_t start_ns; /* of the transfer, when it has landed; at_ns is then its arrival */
 };
 
 struct sl_queue {
-    SL_VEC(struct sl_post) vec;
+    SL_VEC(struct sl_sim_post) vec;
     int64_t head;
 };
 
@@ -146,7 +146,7 @@ void sl_sim_channel_add(struct sl_engine *e, int from, int to);
 void sl_sim_channel_wires(struct sl_engine *e);
 void sl_sim_channel_match(struct sl_engine *e, int channel);
 void sl_sim_channel_time(struct sl_engine *e, int channel); /* the oldest pair gets its times */
-void sl_sim_queue_push(struct sl_queue *queue, struct sl_post post);
+void sl_sim_queue_push(struct sl_queue *queue, struct sl_sim_post post);
 int64_t sl_sim_message_bytes(const struct sl_engine *e, const struct sl_action *a);
 
 /* action.c: false = the worker waits. */

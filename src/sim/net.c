@@ -134,7 +134,7 @@ int64_t sl_sim_message_bytes(const struct sl_engine *e, const struct sl_action *
     return samples > 0 ? samples * edge->sample_bytes : 0;
 }
 
-void sl_sim_queue_push(struct sl_queue *queue, struct sl_post post) {
+void sl_sim_queue_push(struct sl_queue *queue, struct sl_sim_post post) {
     if (queue->head == queue->vec.count) {
         queue->head = queue->vec.count = 0;
     } else if (queue->head > 64 && queue->head * 2 > queue->vec.count) {
@@ -156,8 +156,8 @@ static void set_span(struct sl_engine *e, int worker, int64_t span, int64_t star
 static void take_landed(struct sl_engine *e, struct sl_channel_sim *c) {
     if (c->landed.head == c->landed.vec.count || c->recvs.head == c->recvs.vec.count)
         return;
-    struct sl_post landed = c->landed.vec.at[c->landed.head++];
-    struct sl_post recv = c->recvs.vec.at[c->recvs.head++];
+    struct sl_sim_post landed = c->landed.vec.at[c->landed.head++];
+    struct sl_sim_post recv = c->recvs.vec.at[c->recvs.head++];
     struct sl_in *in = &e->ins[recv.buffer];
     in->got++;
     in->arrival_ns = landed.at_ns > in->arrival_ns ? landed.at_ns : in->arrival_ns;
@@ -168,7 +168,7 @@ static void take_landed(struct sl_engine *e, struct sl_channel_sim *c) {
 
 void sl_sim_channel_time(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
-    struct sl_post send = c->sends.vec.at[c->sends.head++];
+    struct sl_sim_post send = c->sends.vec.at[c->sends.head++];
     int64_t start = send.at_ns > c->last_ns ? send.at_ns : c->last_ns;
     if (!e->opts->net.early) { /* of the RECV that it lands in */
         int64_t posted = c->recvs.vec.at[c->recvs.head].at_ns;
@@ -192,7 +192,7 @@ void sl_sim_channel_time(struct sl_engine *e, int channel) {
     if (from->in_send && e->opts->send == SL_SEND_BLOCKING)
         from->resume_ns = left;
     sl_sim_engine_wake(e, c->from);
-    sl_sim_queue_push(&c->landed, (struct sl_post){.at_ns = arrival, .start_ns = start});
+    sl_sim_queue_push(&c->landed, (struct sl_sim_post){.at_ns = arrival, .start_ns = start});
     take_landed(e, c);
 }
 

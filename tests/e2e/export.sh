@@ -9,7 +9,7 @@ fail() {
     exit 1
 }
 sizes=V=256,T=32,L=6,C=64,H=4,K=2,F=96
-"$SLUICE" plan llama --set "$sizes" --machine laptop --batch 16 --micro 4 --schedule 1f1b --planner pipedream \
+"$SLUICE" plan llama --set "$sizes" --machine laptop --batch 16 --micro 4 --schedule 1f1b --planner pipedream-dp \
     --straight --whole-layers -o "$dir/x.plan" --quiet >/dev/null || fail "plan"
 
 # megatron: six layers, E first, L last

@@ -16,7 +16,7 @@ printf 'sluice-machine 1\nmachine x "y"\n' >"$dir/bad.machine"
 
 # measured with two layers, planned with four: equal blocks share their rows
 "$SLUICE" profile gpt-nano --set L=2 --micro-batch 1,2 --rounds 2 -o "$dir/x.cost" --quiet >/dev/null
-for planner in even 2bw graphpipe pipedream piper hetpipe sluice; do
+for planner in even 2bw graphpipe pipedream-dp piper-dp hetpipe sluice; do
     "$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "$dir/l.machine" --batch 8 \
         --schedule 1f1b --planner "$planner" --straight --json -o "$dir/$planner.plan" --quiet \
         >"$dir/$planner.json" || fail "$planner"
@@ -53,7 +53,7 @@ grep -q '"schedule": "2bw"' "$dir/price1.json" || fail "free staleness is not ta
 grep -q '"schedule": "2bw"' "$dir/price9.json" && fail "staleness at nine times the tokens is taken"
 # weight gradients do not grow with the micro-batch: large ones are planned if they fit
 "$SLUICE" plan candle-uno --set branches=8 --machine summit --devices 8 --batch 2048 --micro 16 --schedule 1f1b \
-    --planner pipedream --quiet >/dev/null || fail "micro-batches of 128"
+    --planner pipedream-dp --quiet >/dev/null || fail "micro-batches of 128"
 
 "$SLUICE" plan gpt-nano --machine laptop --staleness-cost 1f1b=2 --quiet 2>/dev/null && fail "1f1b is not stale"
 # measured passes and a slow link between hosts: the step includes 8 messages each way

@@ -14,15 +14,15 @@ enum { PLANNED_MAX = 8 };
 
 static void fuzz_plan(const char *name, struct sl_arena *arena, const struct sl_layers *layers) {
     struct sl_peers_plan plan;
-    struct sl_peer_query query = {.devices = 3,
-                                  .level_count = 1,
-                                  .level = {3},
-                                  .bandwidth = {1e9},
-                                  .memory_bytes = 1e9,
-                                  .micro = 6,
-                                  .cpus = 1};
+    struct sl_peers_query query = {.devices = 3,
+                                   .level_count = 1,
+                                   .level = {3},
+                                   .bandwidth = {1e9},
+                                   .memory_bytes = 1e9,
+                                   .micro = 6,
+                                   .cpus = 1};
     int covered = 0;
-    if (sl_peers_model_find(name)->plan(arena, layers, &query, &plan) != SL_OK)
+    if (sl_peers_cost_model_of(name)->plan(arena, layers, &query, &plan) != SL_OK)
         return;
     for (int i = 0; i < plan.stage_count; i++)
         covered += plan.stages[i].count;

@@ -9,7 +9,7 @@
 
 struct brute {
     const struct sl_layers *layers;
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     unsigned full;
 };
 
@@ -76,7 +76,7 @@ static double piper_rest(const struct brute *b, unsigned rest, int devices, int 
     return best;
 }
 
-double sl_brute_piper(const struct sl_layers *layers, const struct sl_peer_query *query) {
+double sl_brute_piper(const struct sl_layers *layers, const struct sl_peers_query *query) {
     struct brute b = {layers, query, (1u << layers->count) - 1};
     return piper_rest(&b, b.full, 0, 0);
 }
@@ -127,7 +127,7 @@ static double dnnpart_rest(const struct brute *b, unsigned rest, int devices, in
     return best;
 }
 
-double sl_brute_dnnpart(const struct sl_layers *layers, const struct sl_peer_query *query) {
+double sl_brute_dnnpart(const struct sl_layers *layers, const struct sl_peers_query *query) {
     struct brute b = {layers, query, (1u << (layers->count / 2)) - 1};
     return dnnpart_rest(&b, b.full, 0, 0);
 }
@@ -193,7 +193,7 @@ static double pipedream_rest(const struct brute *b, unsigned from, unsigned to, 
     return best;
 }
 
-double sl_brute_pipedream(const struct sl_layers *layers, const struct sl_peer_query *query) {
+double sl_brute_pipedream(const struct sl_layers *layers, const struct sl_peers_query *query) {
     struct brute b = {layers, query, (1u << layers->count) - 1};
     int top = query->level_count - 1;
     return pipedream_rest(&b, 0, b.full, top, (int)query->level[top]);

@@ -6,10 +6,10 @@
 #include "peers/peers.h"
 
 /* The least objective, or INFINITY when nothing fits. */
-double sl_brute_piper(const struct sl_layers *layers, const struct sl_peer_query *query);
+double sl_brute_piper(const struct sl_layers *layers, const struct sl_peers_query *query);
 /* Layers 2i and 2i + 1 are the forward and backward part of one colour. */
-double sl_brute_dnnpart(const struct sl_layers *layers, const struct sl_peer_query *query);
+double sl_brute_dnnpart(const struct sl_layers *layers, const struct sl_peers_query *query);
 /* One source. */
-double sl_brute_pipedream(const struct sl_layers *layers, const struct sl_peer_query *query);
+double sl_brute_pipedream(const struct sl_layers *layers, const struct sl_peers_query *query);
 
 #endif

@@ -24,7 +24,7 @@ static int find_layer(const struct sl_layers *layers, struct sl_str id) {
 }
 
 static bool read_nodes(struct sl_arena *arena, const struct sl_layers *layers,
-                       struct sl_json_in *json, struct sl_peer_stage *stage) {
+                       struct sl_json_in *json, struct sl_peers_stage *stage) {
     int *list = SL_NEW(arena, int, layers->count + 1);
     if (sl_json_take(json, SL_JSON_ARRAY) != SL_OK)
         return false;
@@ -45,7 +45,7 @@ static bool read_nodes(struct sl_arena *arena, const struct sl_layers *layers,
 }
 
 static bool read_options(struct sl_arena *arena, const struct sl_layers *layers,
-                         struct sl_json_in *json, struct sl_peer_stage *stage) {
+                         struct sl_json_in *json, struct sl_peers_stage *stage) {
     int *options = SL_NEW(arena, int, stage->count + 1), found = 0;
     if (sl_json_take(json, SL_JSON_OBJECT) != SL_OK)
         return false;
@@ -70,10 +70,10 @@ static bool read_options(struct sl_arena *arena, const struct sl_layers *layers,
 }
 
 static bool read_stages(struct sl_arena *arena, const struct sl_layers *layers,
-                        struct sl_json_in *json, const struct sl_peer_stage **out, int *count);
+                        struct sl_json_in *json, const struct sl_peers_stage **out, int *count);
 
 static bool read_field(struct sl_arena *arena, const struct sl_layers *layers,
-                       struct sl_json_in *json, struct sl_peer_stage *stage) {
+                       struct sl_json_in *json, struct sl_peers_stage *stage) {
     struct sl_str key = json->string;
     const char *device;
     int64_t number;
@@ -100,11 +100,11 @@ static bool read_field(struct sl_arena *arena, const struct sl_layers *layers,
 }
 
 static bool read_stages(struct sl_arena *arena, const struct sl_layers *layers,
-                        struct sl_json_in *json, const struct sl_peer_stage **out, int *count) {
-    SL_VEC(struct sl_peer_stage) stages = {0};
+                        struct sl_json_in *json, const struct sl_peers_stage **out, int *count) {
+    SL_VEC(struct sl_peers_stage) stages = {0};
     bool good = sl_json_take(json, SL_JSON_ARRAY) == SL_OK;
     while (good && sl_json_next(json) == SL_OK && json->event == SL_JSON_OBJECT) {
-        struct sl_peer_stage stage = {0};
+        struct sl_peers_stage stage = {0};
         while (good && sl_json_next(json) == SL_OK && json->event == SL_JSON_KEY)
             good = read_field(arena, layers, json, &stage);
         SL_PUSH(&stages, stage);
@@ -140,7 +140,7 @@ bool sl_eval_read(struct sl_arena *arena, const struct sl_layers *layers, const 
 
 struct eval {
     const struct sl_layers *layers;
-    const struct sl_peer_query *query;
+    const struct sl_peers_query *query;
     const struct sl_peers_plan *plan;
     int *stage; /* per layer; -1: in none */
     const char *reason;
@@ -178,7 +178,7 @@ static bool covers(struct eval *eval, bool (*skips)(const struct sl_layers *, in
 /* ---- piper ---- */
 
 static double piper_stage(struct eval *eval, int s, int later) {
-    const struct sl_peer_stage *stage = &eval->plan->stages[s];
+    const struct sl_peers_stage *stage = &eval->plan->stages[s];
     const struct sl_layers *layers = eval->layers;
     double time = 0, bytes = 0, params = 0, memory = 0, d = stage->d;
     int in_flight = (later + stage->d + stage->d - 1) / stage->d;
@@ -213,7 +213,7 @@ static double eval_piper(struct eval *eval) {
     if (!covers(eval, NULL))
         return refuse(eval, "not a contiguous partition");
     for (int s = eval->plan->stage_count - 1; s >= 0; s--) {
-        const struct sl_peer_stage *stage = &eval->plan->stages[s];
+        const struct sl_peers_stage *stage = &eval->plan->stages[s];
         double time = piper_stage(eval, s, replicas);
         if (time < 0 || eval->query->micro % stage->d)
             return refuse(eval, eval->reason ? eval->reason : "d does not divide N");
@@ -319,9 +319,9 @@ double sl_eval_pipedream_out(const struct sl_layers *layers, const bool *in) {
 }
 
 /* Stages of a level; `in` holds the layers before them and grows. */
-static double pipedream_level(struct eval *eval, const struct sl_peer_stage *stages, int count,
+static double pipedream_level(struct eval *eval, const struct sl_peers_stage *stages, int count,
                               int level, bool *in) {
-    const struct sl_peer_query *query = eval->query;
+    const struct sl_peers_query *query = eval->query;
     double bandwidth = query->bandwidth[level], worst = 0;
     int units = 0, total = 0, kept = 0;
     for (int i = 0; i < eval->layers->count; i++)
@@ -371,7 +371,7 @@ static double eval_pipedream(struct eval *eval) {
 }
 
 double sl_eval_plan(const char *model, const struct sl_layers *layers,
-                    const struct sl_peer_query *query, const struct sl_peers_plan *plan,
+                    const struct sl_peers_query *query, const struct sl_peers_plan *plan,
                     const char **reason) {
     struct eval eval = {.layers = layers, .query = query, .plan = plan};
     eval.stage = calloc((size_t)layers->count, sizeof *eval.stage);

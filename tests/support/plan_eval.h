@@ -11,7 +11,7 @@ bool sl_eval_read(struct sl_arena *arena, const struct sl_layers *layers, const 
 
 /* The objective, or a negative number and a reason when the plan breaks a rule of the model. */
 double sl_eval_plan(const char *model, const struct sl_layers *layers,
-                    const struct sl_peer_query *query, const struct sl_peers_plan *plan,
+                    const struct sl_peers_query *query, const struct sl_peers_plan *plan,
                     const char **reason);
 
 /* Bytes that leave a set of layers, as PipeDream counts them; `in` has one flag per layer. */

@@ -6,7 +6,7 @@
 
 const struct sl_machine *flat_machine(struct sl_arena *arena, int devices, double bytes_per_s,
                                       int64_t latency_ns) {
-    struct sl_device_kind kind = {"d", 1 << 20, 1e9, {1e9}, 1, 0};
+    struct sl_cost_device_kind kind = {"d", 1 << 20, 1e9, {1e9}, 1, 0};
     struct sl_link link = {"wire", bytes_per_s, latency_ns, SL_LINK_PAIR};
     struct sl_host_part part = {0, devices};
     struct sl_host host = {"h", 1, 0, &part, 1};
@@ -33,8 +33,8 @@ static const struct sl_machine *draw_machine(struct sl_arena *arena, struct dice
 
 /* Two hosts with unlike devices, or one host with two kinds, behind links that differ. */
 static const struct sl_machine *draw_mixed(struct sl_arena *arena, struct dice *dice, int devices) {
-    struct sl_device_kind kinds[] = {{"d", 1 << 20, 1e9, {2e9}, 1, 0},
-                                     {"e", 1 << 20, 1e9, {1e9}, 1, 0}};
+    struct sl_cost_device_kind kinds[] = {{"d", 1 << 20, 1e9, {2e9}, 1, 0},
+                                          {"e", 1 << 20, 1e9, {1e9}, 1, 0}};
     double fast = (double)(1 + dice_below(dice, 9)) * 1e8;
     struct sl_link links[] = {
         {"wire", fast, dice_below(dice, 3) * 17, SL_LINK_PAIR},

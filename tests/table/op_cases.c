@@ -318,7 +318,7 @@ sl_err sl_trial_check(struct sl_trial *t, double *worst) {
     return SL_OK;
 }
 
-static sl_err check_tag(const struct sl_trial *t, int input, enum sl_pass_tag want) {
+static sl_err check_tag(const struct sl_trial *t, int input, enum sl_graph_pass want) {
     const struct sl_value *value = sl_graph_value(t->graph, t->grad[input]);
     if (value->kind != SL_VALUE_NODE || t->graph->nodes.at[value->node].of != t->node)
         return SL_OK; /* the gradient is another value: no node was emitted */

@@ -70,7 +70,7 @@ static const struct sl_node *maker(const struct sl_graph *g, int value) {
     return &g->nodes.at[v->node];
 }
 
-static int count_nodes(const struct sl_graph *g, const char *op, enum sl_pass_tag pass) {
+static int count_nodes(const struct sl_graph *g, const char *op, enum sl_graph_pass pass) {
     int count = 0;
     for (int64_t n = 0; n < g->nodes.count; n++)
         count += g->nodes.at[n].pass == pass && (!op || strcmp(g->nodes.at[n].op->name, op) == 0);

@@ -71,7 +71,7 @@ static void close_bench(struct bench *b) {
     sl_graph_close(b->graph);
 }
 
-static int count_op(const struct sl_graph *graph, const char *op, enum sl_pass_tag pass) {
+static int count_op(const struct sl_graph *graph, const char *op, enum sl_graph_pass pass) {
     int count = 0;
     for (int64_t n = 0; n < graph->nodes.count; n++)
         count += strcmp(graph->nodes.at[n].op->name, op) == 0 && graph->nodes.at[n].pass == pass;

@@ -77,14 +77,14 @@ static const struct sl_layers *freeze(struct sl_arena *arena, struct random_grap
 
 /* A search that is stopped has a plan that is worth what it says, and bounds that hold. */
 static void stop_early(const char *model, const struct sl_layers *layers,
-                       const struct sl_peer_query *query, double brute, uint64_t number) {
-    struct sl_peer_query limited = *query;
+                       const struct sl_peers_query *query, double brute, uint64_t number) {
+    struct sl_peers_query limited = *query;
     struct sl_arena arena = {0};
     struct sl_peers_plan plan;
     const char *reason = "";
     limited.effort = (int64_t)(number % 7) * 40; /* 0: as usual */
     limited.until_ns = number % 3 == 0;          /* long ago */
-    sl_err err = sl_peers_plan(sl_peers_model_find(model), &arena, layers, &limited, &plan);
+    sl_err err = sl_peers_plan(sl_peers_cost_model_of(model), &arena, layers, &limited, &plan);
     stopped[0] += err == SL_OK && plan.timed_out;
     stopped[1] += err == SL_OK && !plan.timed_out && !plan.proven;
     if (err != SL_OK) {
@@ -100,11 +100,11 @@ static void stop_early(const char *model, const struct sl_layers *layers,
 }
 
 static void compare(const char *model, const struct sl_layers *layers,
-                    const struct sl_peer_query *query, double brute, uint64_t number) {
+                    const struct sl_peers_query *query, double brute, uint64_t number) {
     struct sl_arena arena = {0};
     struct sl_peers_plan plan;
     const char *reason;
-    sl_err err = sl_peers_model_find(model)->plan(&arena, layers, query, &plan);
+    sl_err err = sl_peers_cost_model_of(model)->plan(&arena, layers, query, &plan);
     if ((err == SL_OK) != (brute < INFINITY))
         fail_msg("%s, graph %llu: %s, brute force %.17g", model, (unsigned long long)number,
                  err == SL_OK ? "a plan" : sl_err_message(), brute);
@@ -118,7 +118,7 @@ static void compare(const char *model, const struct sl_layers *layers,
     } else {
         assert_int_equal(err, SL_ERR_REFUSED);
     }
-    if (sl_peers_model_find(model)->even(&arena, layers, query, &plan) == SL_OK)
+    if (sl_peers_cost_model_of(model)->even(&arena, layers, query, &plan) == SL_OK)
         assert_true(plan.objective >= brute * (1 - 2e-9));
     sl_arena_free(&arena);
     stop_early(model, layers, query, brute, number);
@@ -166,7 +166,7 @@ static void test_piper(void **state) {
         sl_cost_layers_link(&arena, g.layers, g.count, g.edges, g.edge_count);
         for (int i = 0; i < g.count; i++)
             draw_options(&arena, &g, &g.layers[i]);
-        struct sl_peer_query query = {.level_count = 1, .bandwidth = {0.7}};
+        struct sl_peers_query query = {.level_count = 1, .bandwidth = {0.7}};
         query.devices = 1 + below(&g, 6);
         query.level[0] = query.devices;
         query.micro = micros[below(&g, 4)];
@@ -218,7 +218,7 @@ static void test_dnnpart(void **state) {
         int shape = (int)(n % 3), max = shape == 0 ? 10 : 9;
         draw_shape(&g, shape, 1 + (int)below(&g, max));
         add_backward(&g);
-        struct sl_peer_query query = {.devices = 1 + below(&g, 6), .cpus = below(&g, 3)};
+        struct sl_peers_query query = {.devices = 1 + below(&g, 6), .cpus = below(&g, 3)};
         query.memory_bytes = (double)(80 + below(&g, 900));
         const struct sl_layers *layers = freeze(&arena, &g, "dnn-partitioning");
         double brute = sl_brute_dnnpart(layers, &query);
@@ -234,7 +234,7 @@ static void test_dnnpart(void **state) {
 
 /* The bound for large graphs holds on small ones, too, whatever plan is known; is it any good? */
 static bool check_bound(struct sl_arena *arena, const struct sl_layers *layers,
-                        const struct sl_peer_query *query, double brute) {
+                        const struct sl_peers_query *query, double brute) {
     struct sl_pipedream_graph graph;
     double share = 0;
     sl_peers_pipedream_open(arena, layers, &graph);
@@ -263,7 +263,7 @@ static void test_pipedream(void **state) {
             g.layers[i].output_bytes = (double)below(&g, 301);
             g.layers[i].params_bytes = (double)below(&g, 1009);
         }
-        struct sl_peer_query query = {.level_count = two ? 2 : 1, .bandwidth = {3001, 1009}};
+        struct sl_peers_query query = {.level_count = two ? 2 : 1, .bandwidth = {3001, 1009}};
         query.level[0] = 1 + below(&g, two ? 2 : 6);
         query.level[1] = 1 + below(&g, 3);
         query.devices = query.level[0] * (two ? query.level[1] : 1);

@@ -93,7 +93,7 @@ static bool find_file(const struct golden *golden, char *path, size_t room) {
     return sl_file_exists(path);
 }
 
-static void check_printed(const struct sl_layers *layers, const struct sl_peer_query *query,
+static void check_printed(const struct sl_layers *layers, const struct sl_peers_query *query,
                           const struct sl_peers_plan *plan, const char *model) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
@@ -101,7 +101,7 @@ static void check_printed(const struct sl_layers *layers, const struct sl_peer_q
     const char *reason;
     struct sl_report_peer_plan report = {.file = "x",
                                          .planner = "sluice",
-                                         .model = sl_peers_model_find(model),
+                                         .model = sl_peers_cost_model_of(model),
                                          .layers = layers,
                                          .plan = plan};
     sl_report_peer_plan_json(&report, &text);
@@ -125,14 +125,14 @@ static void check_golden(const struct golden *golden, const char *path) {
         sl_interop_importer_find(golden->model)->read(&arena, path, text, length, &layers), SL_OK);
     assert_ptr_equal(sl_interop_importer_guess(text, length),
                      sl_interop_importer_find(golden->model));
-    struct sl_peer_query query = {.level_count = golden->level[1] ? 2 : 1,
-                                  .level = {golden->level[0], golden->level[1]},
-                                  .bandwidth = {golden->bandwidth[0], golden->bandwidth[1]},
-                                  .memory_bytes = golden->memory,
-                                  .micro = golden->micro,
-                                  .cpus = golden->cpus};
+    struct sl_peers_query query = {.level_count = golden->level[1] ? 2 : 1,
+                                   .level = {golden->level[0], golden->level[1]},
+                                   .bandwidth = {golden->bandwidth[0], golden->bandwidth[1]},
+                                   .memory_bytes = golden->memory,
+                                   .micro = golden->micro,
+                                   .cpus = golden->cpus};
     query.devices = golden->level[0] * (golden->level[1] ? golden->level[1] : 1);
-    assert_int_equal(sl_peers_model_find(golden->model)->plan(&arena, layers, &query, &plan),
+    assert_int_equal(sl_peers_cost_model_of(golden->model)->plan(&arena, layers, &query, &plan),
                      SL_OK);
     double relative = plan.objective / golden->published - 1;
     if (relative > 2e-5 || (!golden->beaten && relative < -2e-5) || !plan.proven)
@@ -165,9 +165,9 @@ static void test_scattered(void **state) {
         assert_int_equal(sl_file_read(path, SL_IMPORT_LIMIT_BYTES, &text, &length), SL_OK);
         assert_int_equal(
             sl_interop_importer_find(row.model)->read(&arena, path, text, length, &layers), SL_OK);
-        struct sl_peer_query query = {
+        struct sl_peers_query query = {
             .devices = row.level[0], .memory_bytes = 17185374208, .cpus = 1, .scattered = true};
-        assert_int_equal(sl_peers_model_find(row.model)->plan(&arena, layers, &query, &plan),
+        assert_int_equal(sl_peers_cost_model_of(row.model)->plan(&arena, layers, &query, &plan),
                          SL_OK);
         if (plan.objective > row.published)
             fail_msg("%s: %.9g, published %.9g", row.file, plan.objective, row.published);
