@@ -1,5 +1,5 @@
-/* A pass that its worker has waited for takes longer than one behind another pass: the core has
- * been asleep, and caches and clocks are not as they were. */
+/* Cold passes: a pass after a wait takes longer, because the core slept and its caches and clock
+ * rate changed. */
 #ifndef SL_COST_COLD_H
 #define SL_COST_COLD_H
 
@@ -7,8 +7,8 @@
 
 enum { SL_COLD_MAX_NS = 1000000000 };
 
-/* What an F, and a B or I, takes more: after a wait of `after_ns` and longer all of it, after less
- * its share (rounded down). All from 0 to SL_COLD_MAX_NS; after_ns 0: nothing. */
+/* Extra time of F, and of B or I. A wait of at least `after_ns` costs all of it, a shorter one its
+ * share (rounded down). All values from 0 to SL_COLD_MAX_NS; after_ns 0: no extra time. */
 struct sl_cold {
     int64_t f_ns, b_ns, after_ns;
 };

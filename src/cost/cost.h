@@ -1,8 +1,8 @@
-/* What things cost: times of units of a model, measured, at several micro-batch sizes.
+/* A cost table: measured times of the units of a model at several micro-batch sizes.
  *
- * A unit is known by its signature (ops, shapes, attributes; not its place in the model), so that
- * one row serves every repeated block, and a model with two layers can be measured to plan one with
- * ninety-six. Between two sizes times are interpolated, beyond them the last slope goes on.
+ * The key of a unit is its signature (ops, shapes, attributes; not its position), so one row serves
+ * every repeated block: measure a model with two layers to plan one with ninety-six. Times are
+ * interpolated between sizes and extrapolated with the last slope.
  * Text: docs/formats-machine.md.
  */
 #ifndef SL_COST_COST_H
@@ -22,8 +22,8 @@ struct sl_cost_row {
     int64_t micro;    /* samples */
     int64_t f, i, w;  /* median ns */
     double spread;    /* (p90 - p10) / median of f + i + w */
-    int64_t seen;     /* measurements behind it */
-    const char *name; /* for people: scope of one such unit */
+    int64_t seen;     /* number of measurements */
+    const char *name; /* for reports: scope of one such unit */
 };
 
 struct sl_cost {
@@ -33,10 +33,10 @@ struct sl_cost {
     const struct sl_cost_row *rows; /* by signature, then micro */
     int row_count;
     double step_bytes_per_s;    /* optimizer: bytes of parameters per second; 0: not measured */
-    double version_bytes_per_s; /* the same into another version; 0: not measured */
+    double version_bytes_per_s; /* step into a new weight version; 0: not measured */
     double link_bytes_per_s;    /* between two workers; 0: not measured */
     int64_t link_latency_ns;
-    int64_t action_ns; /* what an action costs beside its kernels */
+    int64_t action_ns; /* overhead of an action */
     int32_t
         recompute; /* a forward pass computed again, in millionths of the first; 0: not measured */
     struct sl_cold cold; /* all 0: not measured */
@@ -57,7 +57,7 @@ void sl_cost_write(const struct sl_cost *cost, struct sl_text *out);
 bool sl_cost_find(const struct sl_cost *cost, uint64_t signature, int64_t micro,
                   struct sl_cost_row *out);
 
-/* What a group of forward nodes is, wherever it stands. */
+/* Hash of a group of forward nodes: ops, shapes, attributes. */
 uint64_t sl_cost_signature(const struct sl_graph *graph, const int *nodes, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Cost text: what was measured where, then one line per unit and micro-batch size.
+/* Cost text: model and device, then one line per unit and micro-batch size.
  *
  *     sluice-cost 1
  *     measured "gpt-tiny" on "cpu" threads 1 busy 2
@@ -106,7 +106,7 @@ static sl_err read_cold(void *reader) {
     return take_field(r, "after", &r->draft.cold.after_ns);
 }
 
-/* A line for every worker, all equally long. */
+/* One line per worker, all of the same length. */
 static sl_err read_tempo(void *reader) {
     struct reader *r = reader;
     struct sl_tempo *tempo = &r->draft.tempo;

@@ -1,4 +1,4 @@
-/* Imported planning problems: the checker that always runs, and freezing. */
+/* Imported planning problems: checking and freezing. */
 #include "cost/layers.h"
 
 #include "base/sort.h"
@@ -128,7 +128,7 @@ static int heap_pop(int *heap, int *count) {
     return top;
 }
 
-/* How many layers could be ordered; fewer than all: a cycle. */
+/* Returns the number of ordered layers; fewer than all: a cycle. */
 static int order_layers(struct sl_arena *arena, const struct sl_layers *layers, int *order) {
     int *waits = SL_NEW(arena, int, layers->count + 1), *heap = SL_NEW(arena, int, layers->count);
     int ready = 0, done = 0;

@@ -1,13 +1,15 @@
-/* A planning problem that came from elsewhere: layers with their costs, and the edges between them.
+/* An imported planning problem: layers with their costs, and the edges between them.
  *
- * The published planners read graphs that are not models: nobody can run them, but everybody can
- * plan them. An importer (interop) makes a draft, sl_cost_layers_build checks and freezes it, a cost
- * model of `search` reads it. Each format fills the fields its planner looks at; times keep the
- * unit of the file (the formats differ), memory and traffic are bytes.
+ *     importer (interop/) --> draft --sl_cost_layers_build: check, freeze--> sl_layers
+ *                                                            --> cost model and planner (peers/)
  *
- *            in[0] ->+---------+-> out[0]        an option (Piper's TMPC) is one way to run a
- * layer: |  layer  |                 its own time and memory, and extra traffic on every in[1]
- * ->+---------+-> out[1]        edge: in_bytes[0..], out_bytes[0..] in this order
+ * The inputs of published planners are not models: they can be planned, but not run. Each format
+ * fills the fields that its cost model reads. Times keep the unit of the file; memory and traffic
+ * are bytes.
+ *
+ *     in[0] ->+---------+-> out[0]      An option (Piper's TMPC) is one way to run a layer: its own
+ *             |  layer  |               time and memory, and extra traffic on every edge:
+ *     in[1] ->+---------+-> out[1]      in_bytes[0..], out_bytes[0..] in this order.
  */
 #ifndef SL_COST_LAYERS_H
 #define SL_COST_LAYERS_H
@@ -27,11 +29,11 @@ enum {
 
 struct sl_layer_option {
     const char *name;        /* "vanilla", "activation recomp" */
-    int tensor;              /* on so many devices at once (tensor parallelism) */
+    int tensor;              /* degree of tensor parallelism: devices */
     double time;             /* forward and backward of one micro-batch, per device */
-    double params_bytes;     /* what replicas reduce */
+    double params_bytes;     /* all-reduced over replicas */
     double micro_bytes;      /* memory per micro-batch in flight */
-    double fixed_bytes;      /* memory however many are in flight */
+    double fixed_bytes;      /* memory independent of micro-batches */
     const double *in_bytes;  /* [in_count] extra traffic */
     const double *out_bytes; /* [out_count] */
 };
@@ -41,7 +43,7 @@ struct sl_layer {
     const char *name;         /* NULL: none */
     double forward, backward; /* time on an accelerator */
     double cpu;               /* time on a CPU (dnn-partitioning) */
-    double output_bytes;      /* what it hands on (pipedream) */
+    double output_bytes;      /* of its output (pipedream) */
     double params_bytes;
     double size_bytes; /* memory it occupies (dnn-partitioning) */
     int64_t color;     /* layers of one colour stay together; negative: none */
@@ -59,7 +61,7 @@ struct sl_layer_edge {
     double cost; /* bytes (piper) or time (dnn-partitioning); 0 where layers carry it (pipedream) */
 };
 
-/* What the file says about the machine; 0: nothing. */
+/* The machine as given in the file; 0: not given. */
 struct sl_layers_machine {
     int64_t devices, cpus, micro;
     double memory_bytes, bandwidth;
@@ -78,7 +80,7 @@ struct sl_layers {
 
 /* Checks the draft (ids and edges unique, ends within range, no cycle, times and sizes finite and
  * not negative) and freezes a copy. Options point to in_bytes and out_bytes in file order of the
- * draft's edges. SL_ERR_INPUT says which layer; `place` (may be NULL) tells where it stands. */
+ * draft's edges. SL_ERR_INPUT names the layer; `place` (may be NULL) adds its position. */
 struct sl_layers_place {
     sl_err (*fail)(const void *ctx, int layer, int edge, const char *text); /* one of them is -1 */
     const void *ctx;
@@ -87,12 +89,11 @@ SL_MUST_CHECK sl_err sl_cost_layers_build(struct sl_arena *arena, const struct s
                                           const struct sl_layers_place *place,
                                           const struct sl_layers **out);
 
-/* Incident edges of every layer, for importers that need them before the object is frozen: in[i]
- * and out[i] of `layers` (count of them) are set. */
+/* Sets in[] and out[] of every layer, for importers that need them before the object is frozen. */
 void sl_cost_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
                          const struct sl_layer_edge *edges, int edge_count);
 
-/* A few lines for people, or one JSON object. */
+/* A few lines of text, or one JSON object. */
 void sl_cost_layers_summary(const struct sl_layers *layers, struct sl_text *out);
 void sl_cost_layers_summary_json(const struct sl_layers *layers, struct sl_text *out);
 

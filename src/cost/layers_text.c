@@ -1,4 +1,4 @@
-/* What an imported planning problem holds, for people and for programs. */
+/* Summary of an imported planning problem, as text and as JSON. */
 #include "base/json.h"
 #include "cost/layers.h"
 

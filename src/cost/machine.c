@@ -1,4 +1,4 @@
-/* Freezing a machine: copy, check, number the devices; and what lies between two of them. */
+/* Freezing a machine: copy, check, number the devices; the link between two of them. */
 #include "cost/machine.h"
 
 #include "base/vec.h"
@@ -201,7 +201,7 @@ double sl_cost_kind_flops(const struct sl_cost_device_kind *kind, enum sl_math m
     return peak * kind->efficiency;
 }
 
-/* Hosts one after the other until there are enough devices. */
+/* Takes hosts in order until there are enough devices. */
 sl_err sl_cost_machine_first(struct sl_arena *arena, const struct sl_machine *machine, int devices,
                              const struct sl_machine **out) {
     if (devices < 1 || devices > machine->device_count)

@@ -1,4 +1,4 @@
-/* A machine: what computes, how much it remembers, and what lies between.
+/* A machine: devices, their memory, and the links between them.
  *
  *     level cluster  =========== over ethernet ============        levels, innermost first; the
  *                    |                 |                           last one joins all hosts
@@ -19,7 +19,7 @@
 
 enum { SL_DEVICE_MAX = 65535, SL_MACHINE_LINES = 256 };
 
-/* What a product of two matrices computes in. */
+/* Precision of matrix products. */
 enum sl_math { SL_MATH_FP32, SL_MATH_FP16, SL_MATH_BF16, SL_MATH_COUNT };
 extern const char *const sl_cost_math_names[SL_MATH_COUNT];
 
@@ -28,7 +28,7 @@ struct sl_cost_device_kind {
     int64_t memory_bytes;
     double stream;               /* bytes per second to and from its memory */
     double flops[SL_MATH_COUNT]; /* peak per second; 0: as fp32 */
-    double efficiency;           /* of the peak that large products reach */
+    double efficiency;           /* share of the peak that large products reach */
     int64_t overhead_ns;         /* of every op */
 };
 
@@ -49,7 +49,7 @@ struct sl_host_part {
     int kind, count;
 };
 
-struct sl_host { /* `count` hosts that are alike */
+struct sl_host { /* `count` equal hosts */
     const char *name;
     int count, link; /* inside */
     const struct sl_host_part *parts;
@@ -78,7 +78,7 @@ struct sl_machine {
     const int *link_of_host;      /* [host] the link inside */
 };
 
-/* Freeze a copy of the draft, derive, check. SL_ERR_INPUT says what is wrong. */
+/* Freezes a copy of the draft, derives, checks. SL_ERR_INPUT: the draft is wrong. */
 SL_MUST_CHECK sl_err sl_cost_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
                                            const struct sl_machine **out);
 SL_MUST_CHECK sl_err sl_cost_machine_check(const struct sl_machine *machine);
@@ -97,9 +97,9 @@ SL_MUST_CHECK sl_err sl_cost_machine_spec(struct sl_arena *arena, const char *sp
 SL_MUST_CHECK sl_err sl_cost_machine_first(struct sl_arena *arena, const struct sl_machine *machine,
                                            int devices, const struct sl_machine **out);
 
-/* Machines that are built in, in alphabetical order. */
+/* Built-in machines, in alphabetical order. */
 struct sl_machine_row {
-    const char *name, *brief, *text; /* what follows the first two lines */
+    const char *name, *brief, *text; /* text: without the first two lines */
 };
 extern const struct sl_machine_row sl_cost_machine_rows[];
 extern const int sl_cost_machine_row_count;
@@ -109,7 +109,7 @@ SL_MUST_CHECK sl_err sl_cost_machine_open(struct sl_arena *arena, const char *na
 
 /* The network level that joins two hosts: -1 when they are the same. */
 int sl_cost_machine_level(const struct sl_machine *machine, int host_a, int host_b);
-/* What lies between two devices; NULL between a device and itself. */
+/* The link between two devices; NULL: the same device. */
 const struct sl_link *sl_cost_machine_between(const struct sl_machine *machine, int a, int b);
 
 /* Peak of a kind in a format, as products reach it. */

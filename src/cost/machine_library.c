@@ -1,5 +1,5 @@
-/* Machines that are built in: published test beds and common nodes, from data sheets. `efficiency`
- * is what large products reach of the peak on that kind of device; a profile replaces it. */
+/* Built-in machines: published test beds and common nodes, from data sheets. `efficiency` is the
+ * share of the peak that large products reach on that kind of device; a profile replaces it. */
 #include "cost/machine.h"
 
 #include "base/vec.h"

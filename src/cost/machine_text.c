@@ -2,10 +2,11 @@
  *
  *     sluice-machine 1
  *     machine p3-x8 "eight hosts with eight V100 each"
- *     kind v100 memory 17179869184 stream 900e9 fp32 15.7e12 fp16 125e12 efficiency 0.4 overhead
- * 5000 link nvlink bandwidth 25e9 latency 5000 sharing pair link ethernet bandwidth 3.125e9 latency
- * 20000 sharing port host p3 count 8 inside nvlink devices v100 8 level cluster hosts 8 over
- * ethernet
+ *     kind v100 memory 17179869184 stream 900e9 fp32 15.7e12 fp16 125e12 efficiency 0.4 overhead 5000
+ *     link nvlink bandwidth 25e9 latency 5000 sharing pair
+ *     link ethernet bandwidth 3.125e9 latency 20000 sharing port
+ *     host p3 count 8 inside nvlink devices v100 8
+ *     level cluster hosts 8 over ethernet
  */
 #include "cost/machine.h"
 

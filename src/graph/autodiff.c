@@ -1,13 +1,13 @@
 /* Reverse-mode differentiation on the graph: backward nodes are appended, each tagged I or W.
  *
- * Nodes are visited last to first. For each, the inputs that are activations are asked for first
- * (tag I), then those that hold parameters only (tag W): what both need is emitted once, as I.
+ * Nodes are visited last to first. For each, the gradients of activations are emitted first (tag I),
+ * then those of parameters (tag W). A node that both need is emitted once, as I.
  * A value with several readers gets its gradient as a chain of additions, last reader first,
  *
  *     x -> n3, n5, n9        dx = (c9 + c5) + c3
  *
- * so that on a chain of stages each stage adds what its own readers contribute to what arrived.
- * A parameter's uses are not added here: each use keeps its own accumulator over micro-batches.
+ * so on a chain of stages each stage adds the contributions of its own readers to the received sum.
+ * The uses of a parameter are not added here: each use has its own accumulator over micro-batches.
  */
 #include "graph/graph.h"
 
@@ -15,7 +15,7 @@ struct autodiff {
     struct sl_graph *graph;
     bool *needs;      /* [values] depends on a parameter through differentiable ops */
     bool *param_only; /* [values] depends on nothing but parameters */
-    int *acc;         /* [values] gradient so far, -1 = none; forward values only */
+    int *acc;         /* [forward values] gradient so far; -1: none */
     int64_t value_count;
 };
 
@@ -72,7 +72,7 @@ int sl_graph_grad_emit(struct sl_grad *grad, const char *name, int in_count, con
     return grad->err == SL_OK ? out : -1;
 }
 
-/* Everything emitted since `from` belongs to forward node `of` and pass `tag`. */
+/* Assigns all nodes emitted since `from` to forward node `of` and pass `tag`. */
 static void tag_since(struct sl_graph *graph, int64_t from, int of, enum sl_graph_pass tag) {
     for (int64_t n = from; n < graph->nodes.count; n++) {
         graph->nodes.at[n].of = of;
@@ -92,9 +92,8 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
     return SL_OK;
 }
 
-/* A gradient that is passed on as it came (through an addition, say) gets a view of its own, so
- * that it belongs to the node it passes: on a chain of stages it then travels from stage to stage.
- */
+/* A gradient that passes a node unchanged (an addition) gets a view of its own, which belongs to
+ * that node. So on a chain of stages it travels from stage to stage. */
 static int own_contribution(struct sl_grad *grad, int contribution) {
     const struct sl_value *c = sl_graph_value(grad->graph, contribution);
     if (c->kind == SL_VALUE_NODE && c->node >= grad->first_emitted)
@@ -174,7 +173,7 @@ static sl_err differentiate_node(struct autodiff *ad, int index) {
     return SL_OK;
 }
 
-/* needs and param_only, forwards. */
+/* Fills needs and param_only in forward order. */
 static void mark_values(struct autodiff *ad) {
     struct sl_graph *graph = ad->graph;
     for (int64_t i = 0; i < graph->params.count; i++)

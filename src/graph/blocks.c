@@ -1,4 +1,4 @@
-/* Blocks by the numbers in scopes. */
+/* Repeated blocks, found by the numbers in scopes. */
 #include "graph/blocks.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_called(const char *name, const char *scope, size_t length) {
     return strlen(name) == length && memcmp(name, scope, length) == 0;
 }
 
-/* Nodes of a block stand together, so that the newest one is looked at first. */
+/* Searches from the newest block: nodes of a block are adjacent. */
 static int find_or_add(struct sl_arena *arena, struct sl_blocks *b, const char *scope,
                        size_t length) {
     for (int i = b->count - 1; i >= 0; i--)

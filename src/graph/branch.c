@@ -1,9 +1,9 @@
-/* Branches: mark what carries the structure, leave out skip edges, then cut and divide.
+/* Branches: mark the nodes that carry the structure, ignore skip edges, then cut and divide.
  *
- * With the nodes in any topological order, a node is a cut exactly when no edge jumps over it: one
- * pass with the furthest target so far finds all. Between two cuts, nodes that are joined by edges
- * are one component (union-find). A component is a graph of the same kind, so that a queue of
- * components divides all of them, to a fixed depth, which keeps the time n log n.
+ * In any topological order a node is a cut if and only if no edge jumps over it; one pass with the
+ * furthest target so far finds all cuts. Between two cuts, nodes joined by edges form a component
+ * (union-find). A component is again such a graph: a queue divides all components to a fixed depth,
+ * which keeps the time n log n.
  */
 #include "graph/branch.h"
 
@@ -11,7 +11,7 @@
 
 enum { MAX_LEVEL = 8 };
 
-/* ---- what carries the structure ---- */
+/* ---- nodes that carry the structure ---- */
 
 enum { FROM_INPUT = 1, FROM_PARAM = 2, TO_LOSS = 4, ALL = 7 };
 
@@ -41,7 +41,7 @@ static unsigned *mark_nodes(const struct sl_graph *graph, int nodes, struct sl_a
     return marks;
 }
 
-/* The inputs of place i, each once. `seen` remembers the last reader of each place. */
+/* The inputs of place i, each once. `seen`: the last reader of each place. */
 static void add_edges(struct sl_flow *f, int i, int *seen) {
     const struct sl_node *node = &f->graph->nodes.at[f->node_of[i]];
     int at = f->begin[i];
@@ -60,7 +60,7 @@ static void add_edges(struct sl_flow *f, int i, int *seen) {
     f->begin[i + 1] = at;
 }
 
-/* A side node counts to its first reader, or to whom that one counts. */
+/* A side node belongs to the owner of its first reader. */
 static void find_owners(struct sl_flow *f, int nodes, const unsigned *marks) {
     for (int n = nodes - 1; n >= 0; n--) {
         const struct sl_node *node = &f->graph->nodes.at[n];
@@ -112,8 +112,8 @@ static struct sl_flow open_flow(const struct sl_graph *graph, struct sl_arena *s
 struct divide {
     struct sl_flow flow;
     struct sl_arena *arena;
-    int *home;                   /* [places] the component that is being divided and holds it */
-    int *reach;                  /* [places] the last position that an edge leaving it reaches */
+    int *home;                   /* [places] its component among those being divided */
+    int *reach;                  /* [places] the last position that its edges reach */
     int *root;                   /* [places] union-find; 0: a cut */
     int *number;                 /* [places] of a root: its component */
     int *param_seen;             /* [params] the last component that counted it, + 1 */
@@ -121,7 +121,7 @@ struct divide {
     double *flops;               /* [nodes] */
     SL_VEC(struct sl_segment) segments;
     SL_VEC(struct sl_component) components;
-    SL_VEC(int) cuts; /* of the range at hand, as positions */
+    SL_VEC(int) cuts; /* of the current range, as positions */
 };
 
 static int find_root(int *root, int i) {
@@ -130,8 +130,8 @@ static int find_root(int *root, int i) {
     return i;
 }
 
-/* Where edges of the range lead; `whose` tells which places belong to it. Entries into the range
- * from outside reach their target from before the first position: returned as the furthest one. */
+/* Fills reach[] for the places of component `whose`. Edges from outside start before the first
+ * position; returns the furthest position that they reach. */
 static int find_reach(struct divide *d, const int *places, int count, int whose) {
     const struct sl_flow *f = &d->flow;
     int entry = 0;
@@ -226,8 +226,8 @@ static void count_place(struct divide *d, struct sl_component *c, int index, int
     }
 }
 
-/* Nodes of the components that were found in [from, to) of a range are collected in two passes:
- * sizes, then members. */
+/* Collects the nodes of the components in [from, to) of a range, in two passes: sizes, then
+ * members. */
 static void add_segment(struct divide *d, const int *places, struct sl_segment segment, int from,
                         int to) {
     segment.first = (int)d->components.count;
@@ -264,7 +264,7 @@ struct range {
     int level;
 };
 
-/* Nothing gained: the whole range is one component again. */
+/* Is the whole range one component, so that nothing was divided? */
 static bool is_tangled(struct divide *d, const struct range *r) {
     if (d->cuts.count)
         return false;
@@ -298,7 +298,7 @@ static void divide_range(struct divide *d, const struct range *r) {
     }
 }
 
-/* Divide component k, which becomes the home of its places. */
+/* Divides component k and makes it the home of its places. */
 static void divide_component(struct divide *d, int k) {
     struct sl_component c = d->components.at[k];
     struct sl_segment segment = d->segments.at[c.segment];
@@ -337,7 +337,7 @@ static void open_divide(struct divide *d, struct sl_arena *scratch) {
     }
 }
 
-/* Places become nodes; vectors move into the arena. */
+/* Translates places to nodes and freezes the vectors in the arena. */
 static void freeze(struct divide *d, struct sl_branches *out) {
     for (int64_t k = 0; k < d->components.count; k++) {
         int *nodes = d->components.at[k].nodes;

@@ -5,11 +5,11 @@
  *             +-- together                    --+           losses passes through every cut
  *         `----- skip edge: bypasses the others -----'
  *
- * Looked at are the nodes that depend on an input and on a parameter and reach a loss; the others
- * (labels, masks, sliced parameters) count to their first reader. A skip edge is one whose source
- * dominates another input of its target: it changes nothing about the order and is left out of the
- * structure. It is long when it skips over other residual additions, or over weights into a concat
- * (U-Net); the others are plain (residual additions, gates). Components are looked into again.
+ * Only nodes that depend on an input and on a parameter and reach a loss carry the structure. A side
+ * node (label, mask, sliced parameter) belongs to the owner of its first reader. The source of a
+ * skip edge dominates another input of its target; such an edge does not constrain the order and is
+ * ignored. It is long if it skips other residual additions, or weights into a concat (U-Net); the
+ * others are plain (residual additions, gates). Components are divided recursively.
  */
 #ifndef SL_GRAPH_BRANCH_H
 #define SL_GRAPH_BRANCH_H
@@ -27,9 +27,9 @@ enum sl_layer_kind {
 
 struct sl_component {
     int segment;
-    int *nodes; /* that carry the structure, in order */
+    int *nodes; /* those that carry the structure, in order */
     int node_count;
-    int side_count; /* nodes that count to them */
+    int side_count; /* side nodes that belong to them */
     int weighted;   /* nodes that read a parameter */
     int layers[SL_LAYER_KINDS];
     int64_t parameters; /* elements, each parameter once */
@@ -40,7 +40,7 @@ struct sl_segment {
     int from, to;     /* nodes; -1: the inputs, the losses */
     int parent;       /* the component that it is part of, -1: the trunk */
     int level;        /* 0: of the trunk */
-    int first, count; /* components; 1: tangled, no cut divides it further */
+    int first, count; /* components; count 1: no cut divides it further */
 };
 
 struct sl_skip {
@@ -61,7 +61,7 @@ struct sl_branches {
 /* Time is n log n in the number of nodes; the result lives in the arena. */
 const struct sl_branches *sl_graph_branches(const struct sl_graph *graph, struct sl_arena *arena);
 
-/* For people, a line each: "4 parallel branches (8 attention layers each) joined by concat". */
+/* One line of text each: "4 parallel branches (8 attention layers each) joined by concat". */
 void sl_graph_branches_put(const struct sl_graph *graph, const struct sl_branches *branches,
                            struct sl_text *text);
 

@@ -1,4 +1,4 @@
-/* Branches for people: parallel branches worth a line, equal ones together, then counts. */
+/* Text of branches: one line per group of equal parallel branches, then counts. */
 #include "graph/branch.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static const char *const layer_names[SL_LAYER_KINDS][2] = {
     [SL_LAYER_EMBED] = {"embedding", "embeddings"},
 };
 
-/* What a component is made of, by its most telling kind of layer. */
+/* A component, described by its main kind of layer. */
 struct kind {
     int what, count; /* SL_LAYER_KINDS: nodes */
     int times;       /* how many components of the segment */

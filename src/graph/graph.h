@@ -22,7 +22,7 @@ enum sl_value_kind {
     SL_VALUE_INPUT,
     SL_VALUE_PARAM,
     SL_VALUE_STATE, /* kept from micro-batch to micro-batch, not trained (running statistics) */
-    SL_VALUE_SEED,  /* d total / d loss: given by whoever runs the graph */
+    SL_VALUE_SEED,  /* d total / d loss: an input of the backward pass */
     SL_VALUE_NODE,  /* produced by a node */
 };
 
@@ -32,8 +32,8 @@ struct sl_value {
     enum sl_value_kind kind;
     enum sl_dtype dtype;
     struct sl_shape shape;
-    int node, slot; /* SL_VALUE_NODE: who produces it and as which output */
-    int index;      /* otherwise: place in inputs, params, states or losses */
+    int node, slot; /* SL_VALUE_NODE: its node and output number */
+    int index;      /* otherwise: index in inputs, params, states or losses */
 };
 
 struct sl_node {
@@ -118,8 +118,8 @@ struct sl_graph {
     const struct sl_op *(*find_op)(struct sl_str name); /* the op registry */
     bool eval; /* built for evaluation: no dropout, running statistics */
     bool checked, differentiated;
-    int stream_count;   /* random streams below this are taken */
-    int64_t node_limit; /* a text that asks for more is refused */
+    int stream_count;   /* random streams below this are in use */
+    int64_t node_limit; /* larger models are refused */
 };
 
 /* Building. `find_op` is sl_op_find of op/registry.h. */
@@ -133,7 +133,7 @@ SL_MUST_CHECK sl_err sl_graph_param(struct sl_graph *graph, const char *name, st
 SL_MUST_CHECK sl_err sl_graph_state(struct sl_graph *graph, const char *name, struct sl_shape shape,
                                     struct sl_init init, int *out);
 
-/* What is to be added. attr NULL: all defaults. */
+/* A node to add. attr NULL: all defaults. */
 struct sl_node_spec {
     const struct sl_op *op;
     int in_count;
@@ -143,7 +143,7 @@ struct sl_node_spec {
     struct sl_pos pos;
 };
 
-/* Add a node; *first_out is its first output, the others follow it. */
+/* Adds a node; *first_out is its first output, the others follow it. */
 SL_MUST_CHECK sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *spec,
                                    int *first_out);
 /* The short form for C programs: defaults for all attributes but those set by the caller. */
@@ -156,10 +156,10 @@ SL_MUST_CHECK sl_err sl_graph_output(struct sl_graph *graph, const char *name, i
 /* Checks: topological order, types, at least one scalar loss, every parameter reaches a loss. */
 SL_MUST_CHECK sl_err sl_graph_check(struct sl_graph *graph);
 
-/* Append the backward nodes (once). */
+/* Appends the backward nodes (once). */
 SL_MUST_CHECK sl_err sl_graph_autodiff(struct sl_graph *graph);
 
-/* Looking. */
+/* Queries. */
 const struct sl_value *sl_graph_value(const struct sl_graph *graph, int value);
 /* "h.3.attn.matmul_17" or the name of an input, parameter, state. Written into `out`. */
 enum { SL_NAME_TEXT = 256 };

@@ -1,4 +1,4 @@
-/* Listing downsets breadth first, each found once by a hash of its members. */
+/* Lists downsets breadth first; a hash table of their members removes duplicates. */
 #include "graph/ideals.h"
 
 #include "base/sort.h"
@@ -46,7 +46,7 @@ bool sl_graph_dag_order(struct sl_arena *arena, const struct sl_dag *dag, int *o
 struct listing {
     const struct sl_dag *dag;
     int words, max;
-    SL_VEC(uint64_t) sets, ready; /* ready: members-to-be whose predecessors are all in */
+    SL_VEC(uint64_t) sets, ready; /* ready: non-members whose predecessors are all members */
     SL_VEC(uint64_t) hashes;
     int *slots; /* open addressing: set number + 1 */
     int64_t slot_room;
@@ -74,7 +74,7 @@ static void grow_slots(struct listing *list) {
     }
 }
 
-/* Adds list->next unless it is known. */
+/* Adds list->next unless it is in the table. */
 static void add_set(struct listing *list, uint64_t hash) {
     int words = list->words;
     if (2 * (list->hashes.count + 1) > list->slot_room)

@@ -1,8 +1,8 @@
-/* Downsets of a DAG as bitsets: the places where a pipeline may be cut.
+/* Downsets (order ideals) of a DAG as bitsets: the cuts of a pipeline.
  *
- * A downset holds every predecessor of its members. A sequence of stages is a chain of downsets,
- * empty to full; a stage is the difference of two neighbours. Wide graphs have too many to list:
- * then sl_graph_ideals_build gives up at `most` and the caller cuts one topological order instead.
+ * A downset contains every predecessor of its members. A sequence of stages is a chain of downsets,
+ * empty to full; a stage is the difference of two neighbours. Wide graphs have too many downsets to
+ * list: sl_graph_ideals_build stops at `max`, and the caller cuts one topological order instead.
  */
 #ifndef SL_GRAPH_IDEALS_H
 #define SL_GRAPH_IDEALS_H
@@ -30,18 +30,18 @@ struct sl_dag_edge {
 
 struct sl_dag sl_graph_dag_build(struct sl_arena *arena, int nodes, const struct sl_dag_edge *edges,
                                  int count);
-/* Topological order that stays on a branch as long as it can (depth first); false: a cycle. */
+/* Depth-first topological order: stays on a branch as long as it can. False: a cycle. */
 bool sl_graph_dag_order(struct sl_arena *arena, const struct sl_dag *dag, int *order);
 
-/* All downsets, or false when there are more than `most`. */
+/* All downsets; false: there are more than `max`. */
 bool sl_graph_ideals_build(struct sl_arena *arena, const struct sl_dag *dag, int max,
                            struct sl_ideals *out);
 /* The count + 1 prefixes of an order. */
 void sl_graph_ideals_chain(struct sl_arena *arena, int nodes, const int *order,
                            struct sl_ideals *out);
 
-/* Sorts by (sum of `value` over the members, number of members): a superset comes later. Returns
- * the sums in the new order. Values are not negative. */
+/* Sorts by (sum of `value` over the members, number of members), so supersets come later. Returns
+ * the sums in the new order. Values must not be negative. */
 double *sl_graph_ideals_sort(struct sl_arena *arena, struct sl_ideals *ideals, const double *value);
 /* Sum of `value` over the members of each set. */
 double *sl_graph_ideals_sum(struct sl_arena *arena, const struct sl_ideals *ideals,

@@ -12,7 +12,7 @@
  *   h = relu(linear(x, H) as fc1)
  *   loss cross_entropy(linear(h, 10) as fc2, y)
  *
- * The whole language is in docs/formats.md. Nothing in it speaks of devices, stages or order.
+ * docs/formats.md describes the whole language. It has no devices, stages or order of execution.
  */
 #ifndef SL_GRAPH_MODEL_H
 #define SL_GRAPH_MODEL_H
@@ -24,7 +24,7 @@ struct sl_model_set { /* --set NAME=VALUE */
     double value;
 };
 
-/* A text that `use NAME` asked for; `file` says where it is from. Both from malloc. */
+/* The text that `use NAME` refers to, and its file. Both from malloc. */
 struct sl_model_source {
     char *file, *text;
     size_t length;
@@ -37,8 +37,8 @@ struct sl_model_options {
     int set_count;
     bool eval;                      /* dropout off, running statistics used */
     int64_t node_limit, step_limit; /* 0: the defaults of docs/formats.md */
-    /* Finds what `use NAME` in the file `from` means; NULL: the text may not use others. NAME has
-     * letters, digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */
+    /* Finds the text of `use NAME` in the file `from`; NULL: `use` is refused. NAME has letters,
+     * digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */
     sl_err (*find_used)(const void *ctx, const char *from, const char *name,
                         struct sl_model_source *out);
     const void *find_ctx;
@@ -46,8 +46,8 @@ struct sl_model_options {
 
 enum { SL_MODEL_FILE_BYTES = 16 << 20, SL_MODEL_NAME = 128 };
 
-/* find_used for files: NAME.model in the directory of `from`, then in those of `ctx` (a list of
- * const char * that ends with NULL, or NULL). */
+/* find_used for files: NAME.model in the directory of `from`, then in the directories of `ctx` (a
+ * list of const char * that ends with NULL, or NULL). */
 SL_MUST_CHECK sl_err sl_graph_model_find_used(const void *ctx, const char *from, const char *name,
                                               struct sl_model_source *out);
 
@@ -73,9 +73,8 @@ struct sl_model_header {
 SL_MUST_CHECK sl_err sl_graph_model_peek(const char *file, const char *text, size_t length,
                                          struct sl_arena *arena, struct sl_model_header *out);
 
-/* Run statements on a graph that is being built: the pieces a program hands in. `values` are seen
- * as _v0, _v1, ...; when `result` is not NULL it takes the tensor assigned to _r. Errors have no
- * place. */
+/* Runs statements of a program on a graph under construction. `values` are visible as _v0, _v1, ...;
+ * `result` (may be NULL) receives the tensor assigned to _r. Errors have no line number. */
 struct sl_model_piece {
     const char *text, *scope;
     const int *values;
@@ -86,8 +85,8 @@ SL_MUST_CHECK sl_err sl_graph_model_extend(struct sl_graph *graph,
                                            const struct sl_model_options *options,
                                            const struct sl_model_piece *piece);
 
-/* The flat form: every node on a line with its shape behind it. Reading it back gives the same
- * graph, and writing that gives the same text. */
+/* The flat form: one line per node, with its shape. Reading it gives the same graph; writing that
+ * graph gives the same text. */
 void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text);
 
 /* Graphviz. */

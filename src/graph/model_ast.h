@@ -96,12 +96,12 @@ SL_MUST_CHECK sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_m
 SL_MUST_CHECK sl_err sl_graph_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena,
                                                int depth, struct sl_expr **out);
 
-/* Only a list in brackets, and nothing behind it. */
+/* A list in brackets and nothing else. */
 SL_MUST_CHECK sl_err sl_graph_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
                                                struct sl_expr **out);
 
-/* Nesting of blocks, of parentheses and of calls that we accept; operators in a row; items of a
- * list; bytes that the tree and the values of one text may take. */
+/* Limits: nesting of blocks, parentheses and calls; consecutive operators; items of a list; bytes of
+ * the tree and the values of one text. */
 enum {
     SL_MODEL_DEPTH = 64,
     SL_MODEL_CHAIN = 256,

@@ -44,7 +44,7 @@ const char *sl_graph_val_name(const struct sl_val *value) {
     return value->kind == SL_VAL_DIM && value->dim.batch ? "a multiple of B" : names[value->kind];
 }
 
-/* With another name behind it, two dots would part them. */
+/* A name must not end with a dot: scope.name would have two in a row. */
 static sl_err check_end(struct sl_eval *ev, struct sl_str name, struct sl_pos pos) {
     return name.length && name.at[name.length - 1] == '.'
                ? sl_lex_fail_at(ev->lex, pos, "the name '%.*s' ends with a dot",
@@ -122,7 +122,7 @@ sl_err sl_graph_eval_shape(struct sl_eval *ev, const struct sl_expr *list, struc
     return err == SL_OK ? err : sl_lex_fail_at(ev->lex, list->pos, "%s", sl_err_message());
 }
 
-/* Give a graph error the place of the statement. */
+/* Adds the position of the statement to a graph error. */
 static sl_err at(struct sl_eval *ev, struct sl_pos pos, sl_err err) {
     return err == SL_OK ? err : sl_lex_fail_at(ev->lex, pos, "%s", sl_err_message());
 }
@@ -161,7 +161,7 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
-/* Forget all names but keep the memory: for the next round of a repeat. */
+/* Clears all names but keeps the memory, for the next round of a repeat. */
 static void clear_frame(struct sl_frame *frame) {
     if (frame->names.count)
         memset(frame->names.slots, 0, sizeof *frame->names.slots * (size_t)frame->names.room);
@@ -169,7 +169,7 @@ static void clear_frame(struct sl_frame *frame) {
     frame->values.count = 0;
 }
 
-/* A round has a frame of its own; names that exist outside are assigned there. */
+/* Each round has its own frame; outer names are assigned in the outer frame. */
 static sl_err eval_round(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl_frame *frame,
                          int64_t i) {
     SL_TRY(sl_graph_eval_step(ev, stmt->pos, 1));
@@ -217,7 +217,7 @@ static sl_err eval_condition(struct sl_eval *ev, const struct sl_expr *expr, boo
     return SL_OK;
 }
 
-/* The blocks of an `if` have no frame of their own: what they assign is seen behind them. */
+/* The blocks of an `if` have no frame: their assignments stay visible after it. */
 static sl_err eval_if(struct sl_eval *ev, const struct sl_stmt *stmt) {
     bool yes;
     SL_TRY(eval_condition(ev, stmt->expr, &yes));
@@ -307,7 +307,7 @@ static sl_err eval_require(struct sl_eval *ev, const struct sl_stmt *stmt) {
 }
 
 static sl_err eval_return(struct sl_eval *ev, const struct sl_stmt *stmt) {
-    struct sl_val value; /* calls in the expression use ev->result themselves */
+    struct sl_val value; /* a copy: calls in the expression also use ev->result */
     SL_TRY(sl_graph_eval_expr(ev, stmt->expr, &value));
     ev->result = value;
     ev->returned = true;

@@ -7,7 +7,7 @@
 
 enum sl_val_kind {
     SL_VAL_NONE,
-    SL_VAL_DIM, /* a whole number, perhaps times B */
+    SL_VAL_DIM, /* an integer, or an integer times B */
     SL_VAL_FLOAT,
     SL_VAL_STRING,
     SL_VAL_TENSOR, /* a value of the graph */
@@ -33,21 +33,21 @@ struct sl_frame {
     SL_VEC(struct sl_val) values;
 };
 
-/* What a `use ... with` says of a size; the outermost one wins, --set wins over all. */
+/* A size given by `use ... with`. The outermost one wins; --set wins over all. */
 struct sl_with {
     struct sl_str name;
     struct sl_val value;
     struct sl_pos pos;
-    bool taken; /* some size took it */
+    bool taken; /* a size has this name */
 };
 
 struct sl_eval {
     const struct sl_lex *lex; /* for messages */
     const struct sl_model_options *options;
-    const char *file; /* whose statements are running */
+    const char *file; /* of the running statements */
     SL_VEC(struct sl_with) withs;
     SL_VEC(const char *) used; /* paths of the files in `use`, in order of their first use */
-    SL_VEC(char *) texts;      /* of these files: the tree points into them */
+    SL_VEC(char *) texts;      /* their contents; the tree points into them */
     int use_depth;
     struct sl_graph *graph;
     struct sl_arena *arena;
@@ -63,7 +63,7 @@ struct sl_eval {
     struct sl_val result;
 };
 
-/* Limits on what a text may ask for. */
+/* Limits of a text. */
 enum {
     SL_EVAL_STEPS = 5000000,
     SL_EVAL_NODES = 500000,
@@ -73,7 +73,7 @@ enum {
     SL_EVAL_OUTPUTS = 4096, /* outputs, and losses */
 };
 
-/* Count `steps` more; an error when the text asks for too many, or for too much memory. */
+/* Adds to `steps`; an error if the text exceeds the limit of steps or memory. */
 SL_MUST_CHECK sl_err sl_graph_eval_step(struct sl_eval *ev, struct sl_pos pos, int64_t steps);
 
 SL_MUST_CHECK sl_err sl_graph_eval_expr(struct sl_eval *ev, const struct sl_expr *expr,
@@ -98,7 +98,7 @@ SL_MUST_CHECK sl_err sl_graph_eval_init(struct sl_eval *ev, const struct sl_expr
                                         struct sl_init *out);
 SL_MUST_CHECK sl_err sl_graph_eval_shape(struct sl_eval *ev, const struct sl_expr *list,
                                          struct sl_shape *out);
-/* A plain whole number (no B). */
+/* An integer without B. */
 SL_MUST_CHECK sl_err sl_graph_eval_int(struct sl_eval *ev, const struct sl_expr *expr,
                                        int64_t *out);
 SL_MUST_CHECK sl_err sl_graph_eval_number(struct sl_eval *ev, const struct sl_expr *expr,
@@ -111,7 +111,7 @@ struct sl_val *sl_graph_frame_find(struct sl_frame *frame, struct sl_str name);
 void sl_graph_frame_put(struct sl_frame *frame, struct sl_str name, struct sl_val value);
 void sl_graph_frame_free(struct sl_frame *frame);
 
-/* scope.name in the graph's arena; an error when it is longer than a name may be. */
+/* scope.name in the graph's arena; an error if it is too long for a name. */
 SL_MUST_CHECK sl_err sl_graph_eval_path(struct sl_eval *ev, struct sl_str name, struct sl_pos pos,
                                         const char **out);
 

@@ -110,7 +110,7 @@ static sl_err parse_postfix(struct parser *p, int depth, struct sl_expr **out) {
 
 enum level { OR, AND, COMPARE, SUM, PRODUCT };
 
-/* How tightly the operator we look at binds; -1: there is none. */
+/* Precedence of the next operator; -1: none follows. */
 static int operator_level(const struct sl_lex *lex) {
     struct sl_str text = lex->tok.text;
     if (lex->tok.kind == SL_TOK_NAME)
@@ -146,7 +146,7 @@ static sl_err parse_unary(struct parser *p, int depth, struct sl_expr **out) {
     return parse_unary(p, depth + 1, &(*out)->a);
 }
 
-/* Operands joined by operators that bind at least as tightly as `level`. */
+/* Operands joined by operators of at least precedence `level`. */
 static sl_err parse_operators(struct parser *p, int level, int depth, struct sl_expr **out) {
     SL_TRY(parse_unary(p, depth, out));
     int found;

@@ -80,7 +80,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const s
         return sl_lex_fail_at(ev->lex, pos, "%s: '%s' is one of \"%s\"", c->op->name, desc->name,
                               desc->choices);
     case SL_ATTR_INTS:
-        if (whole) { /* one number stands for itself */
+        if (whole) { /* a single number is a list of one */
             attr->ints = (struct sl_ints){.count = 1, .at = {value->dim.n}};
             return SL_OK;
         }
@@ -169,7 +169,7 @@ sl_err sl_graph_eval_op(struct sl_eval *ev, const struct sl_expr *call, const st
         else
             SL_TRY(add_positional(ev, &c, &value, arg->value->pos));
     }
-    while (c.in_count && c.in[c.in_count - 1] < 0) /* left out at the end: not there at all */
+    while (c.in_count && c.in[c.in_count - 1] < 0) /* drop absent inputs at the end */
         c.in_count--;
     if (sl_graph_op_defaults(op, c.given, c.attr) != SL_OK)
         return sl_lex_fail_at(ev->lex, call->pos, "%s", sl_err_message());

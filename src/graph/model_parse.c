@@ -248,7 +248,7 @@ static sl_err parse_scope(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* The next token is a name that may hold dashes (a model's); nothing else does. */
+/* The next token is the name of a model, the only kind of name with dashes. */
 static sl_err next_dashed(struct sl_lex *lex) {
     lex->dashes = true;
     sl_err err = sl_lex_next(lex);

@@ -1,4 +1,4 @@
-/* Reading a model: text -> tree -> graph, checked. And where `use` finds its files. */
+/* Reading a model: text -> tree -> graph, checked; and the file search of `use`. */
 #include "graph/model_eval.h"
 
 #include <ctype.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "models/gpt2.model" -> gpt2; what a name may not hold becomes '_'. */
+/* "models/gpt2.model" -> gpt2; illegal characters become '_'. */
 static char *base_name(struct sl_arena *arena, const char *file) {
     const char *slash = strrchr(file, '/'), *start = slash ? slash + 1 : file;
     const char *dot = strrchr(start, '.');
@@ -147,7 +147,7 @@ out:
     return err;
 }
 
-/* ---- where `use` finds its files ---- */
+/* ---- file search of `use` ---- */
 
 static char *join_path(const char *dir, size_t dir_length, const char *name) {
     struct sl_text path = {0};

@@ -1,9 +1,9 @@
-/* Elaboration of `size` and `use`: where the numbers of a model come from.
+/* Elaboration of `size` and `use`: the sizes of a model.
  *
  *   --set L=2  beats  use ... with L = 24 (the outermost)  beats  size L = 12
  *
- * A `use` runs the statements of another file where it stands. The name has no slashes, so that a
- * text cannot reach a file by its path: whoever reads it decides where names are looked for.
+ * A `use` runs the statements of another file in place. The name has no slashes, so a text cannot
+ * name a path: the caller of the reader decides where names are searched.
  */
 #include "graph/model_eval.h"
 
@@ -26,7 +26,7 @@ static bool is_size(const struct sl_val *value) {
     return value->kind == SL_VAL_FLOAT || (value->kind == SL_VAL_DIM && !value->dim.batch);
 }
 
-/* What `with` says of this size; every one that speaks of it counts as taken. */
+/* The value that `with` gives to this size; marks every `with` that names it as taken. */
 static const struct sl_with *find_with(struct sl_eval *ev, struct sl_str name) {
     const struct sl_with *found = NULL;
     for (int64_t i = 0; i < ev->withs.count; i++) {
@@ -39,15 +39,15 @@ static const struct sl_with *find_with(struct sl_eval *ev, struct sl_str name) {
 }
 
 static const struct sl_model_set *find_set(const struct sl_eval *ev, struct sl_str name) {
-    const struct sl_model_set *found = NULL; /* the last one given counts */
+    const struct sl_model_set *found = NULL; /* the last one wins */
     for (int i = 0; i < ev->options->set_count; i++)
         if (sl_str_is(name, ev->options->sets[i].name))
             found = &ev->options->sets[i];
     return found;
 }
 
-/* The default says whether a size is a whole number; one that cannot be computed (64 / 3) does not
- * matter when the size is overridden. */
+/* The default decides whether a size is an integer. An invalid default (64 / 3) is no error if the
+ * size is overridden. */
 static sl_err override(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl_val *value) {
     const struct sl_with *with = find_with(ev, stmt->name);
     const struct sl_model_set *set = find_set(ev, stmt->name);
@@ -186,7 +186,7 @@ static sl_err check_withs(struct sl_eval *ev, const struct sl_stmt *use, int64_t
     return SL_OK;
 }
 
-/* Parse a text that was found and run it; the tree points into `source->text`, which ev keeps. */
+/* Parses and runs a text. The tree points into `source->text`, which ev keeps. */
 static sl_err run_used(struct sl_eval *ev, const struct sl_stmt *use,
                        const struct sl_model_source *source) {
     struct sl_lex lex;
@@ -195,7 +195,7 @@ static sl_err run_used(struct sl_eval *ev, const struct sl_stmt *use,
     int64_t withs = ev->withs.count;
     SL_PUSH(&ev->texts, source->text);
     file = sl_arena_dup(&ev->graph->arena, source->file, strlen(source->file));
-    if (is_used(ev, file) && !use->body) { /* a library's functions are there already */
+    if (is_used(ev, file) && !use->body) { /* a library that is already loaded */
         SL_TRY(sl_lex_open(&lex, file, source->text, source->length, false));
         SL_TRY(sl_graph_model_parse_header(&lex, &ast));
         if (ast.is_library)

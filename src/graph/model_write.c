@@ -31,7 +31,7 @@ static void put_ref(struct sl_text *text, const struct sl_graph *graph, int valu
         sl_text_printf(text, "_%d_%d", v->node, v->slot);
 }
 
-/* How many outputs of a node are read by somebody: only those are named. */
+/* Number of outputs of a node up to the last one with a reader: only these get names. */
 static int named_outputs(const struct sl_graph *graph, const struct sl_node *node,
                          const bool *used) {
     int count = 1;
@@ -42,8 +42,8 @@ static int named_outputs(const struct sl_graph *graph, const struct sl_node *nod
     return count;
 }
 
-/* The last input given; absent optional inputs behind it are left out, those before it force the
- * inputs behind them to be named. */
+/* Absent optional inputs at the end are omitted. After an absent input in the middle, inputs are
+ * written by name. */
 static void put_inputs(struct sl_text *text, const struct sl_graph *graph,
                        const struct sl_node *node) {
     bool skipped = false, any = false;

@@ -115,7 +115,7 @@ bool sl_graph_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a
     }
 }
 
-/* Walk "x w bias?" word by word. */
+/* Splits "x w bias?" into words. */
 static bool next_word(const char **at, struct sl_str *word) {
     while (**at == ' ')
         ++*at;

@@ -10,7 +10,7 @@
 
 enum { SL_MAX_RANK = 6 };
 
-/* No tensor of ours has more elements per sample than this; keeps every product inside int64. */
+/* Max elements of a tensor per sample; keeps every product inside int64. */
 #define SL_MAX_NUMEL ((int64_t)1 << 48)
 
 struct sl_shape {
@@ -19,7 +19,7 @@ struct sl_shape {
     int64_t dim[SL_MAX_RANK];
 };
 
-/* One size, before it is put into a shape. */
+/* One size of a shape. */
 struct sl_dim {
     int64_t n;
     bool batch;
@@ -34,7 +34,7 @@ bool sl_graph_dim_equal(struct sl_dim a, struct sl_dim b);
 int64_t sl_graph_shape_numel(const struct sl_shape *shape, int64_t batch);
 /* The product of all sizes as one dim; the number of batch factors must be 0 or 1. */
 struct sl_dim sl_graph_shape_product(const struct sl_shape *shape, int from, int to);
-/* B put in: no symbolic size is left. */
+/* Replaces B by a number. */
 struct sl_shape sl_graph_shape_at(const struct sl_shape *shape, int64_t batch);
 
 /* At most one size carries B, sizes are positive, the product is at most SL_MAX_NUMEL. */

@@ -1,9 +1,9 @@
-/* What a model costs: sums over its values and nodes, one pass each. */
+/* Statistics of a model: sums over its values and nodes. */
 #include "graph/stats.h"
 
 enum { ELEMENT_BYTES = 4 };
 
-/* What a value is a view of, possibly itself. */
+/* The source of a view; a value that is no view is its own source. */
 static int base_of(const struct sl_graph *graph, int value) {
     const struct sl_value *v = &graph->values.at[value];
     while (v->kind == SL_VALUE_NODE && graph->nodes.at[v->node].op->is_view) {

@@ -1,4 +1,4 @@
-/* What a model costs, before any plan: parameters, flops, activations, nodes.
+/* Statistics of a model: parameters, flops, activations, nodes.
  *
  * "Per sample" is a micro-batch of one; values without B (statistics of a channel) count once.
  */
@@ -13,7 +13,7 @@ struct sl_graph_stats {
     double input_grad_flops;    /* of the nodes tagged I */
     double weight_grad_flops;   /* of the nodes tagged W */
     /* Forward values that a backward node reads, per sample, 4 bytes an element. A view counts as
-     * what it views; parameters and states do not count. */
+     * its source; parameters and states do not count. */
     int64_t activation_bytes;
     int64_t forward_nodes, input_grad_nodes, weight_grad_nodes;
 };

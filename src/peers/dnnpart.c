@@ -38,7 +38,7 @@ struct search {
     struct sl_peers_plan *plan;
     const double *spread; /* [net] find_spread */
     double near;          /* nets that spread less count at borders (sweep_border.c) */
-    bool stopped;         /* the last sweeps were, before all cuts were looked at */
+    bool stopped;         /* the last sweeps stopped before all cuts were examined */
 };
 
 static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
@@ -49,7 +49,7 @@ static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
     return count;
 }
 
-/* Sum over a group and everything before it, or behind it. */
+/* Sum over a group and its ancestors, or its descendants. */
 static double *closure_sums(const struct search *s, bool behind) {
     const struct sl_dag *dag = &s->groups.dag;
     const int *at = behind ? dag->out_at : dag->in_at, *to = behind ? dag->out : dag->in;
@@ -73,8 +73,8 @@ static double *closure_sums(const struct search *s, bool behind) {
     return sums;
 }
 
-/* How much work may lie between two borders that a net crosses: the inner one has a member of it
- * and what is before that, the outer one lacks a member and what is behind it. */
+/* Upper bound on the work between two borders that a net crosses. The inner border includes a member
+ * and its ancestors; the outer one excludes a member and its descendants. */
 static void find_spread(struct search *s) {
     const struct sl_dnnpart_groups *g = &s->groups;
     const double *before = closure_sums(s, false), *behind = closure_sums(s, true);
@@ -131,7 +131,7 @@ static void tabulate(struct search *s, struct cuts *cuts) {
     find_crossing(s, cuts);
 }
 
-/* Nets of the smaller downset that cross both borders, and what S does not pay for them. */
+/* Discount of S for nets of the smaller downset that cross both borders. */
 static double unpaid(const struct search *s, int larger, int smaller) {
     const struct cuts *cuts = s->cuts;
     const uint64_t *crossing = cuts->crossing + (int64_t)larger * cuts->net_words;
@@ -170,7 +170,7 @@ static void add(struct sl_sweep *sweep, int from, int ideal, bool on_cpu) {
                                                       .t = on_cpu});
 }
 
-/* Could a CPU core take the stage, and is there one left for it? */
+/* Can a CPU core take the stage, and is one left? */
 static bool cpu_fits(struct sl_sweep *sweep, int larger, int smaller) {
     const struct search *s = sweep->ctx;
     return sweep->replicas > 0 && s->cuts->cpu[larger] - s->cuts->cpu[smaller] <= sweep->limit;
@@ -243,7 +243,7 @@ static double accept(struct sl_sweep *sweep, int state) {
     return worst;
 }
 
-/* Work that CPUs could take off the accelerators per unit of time. */
+/* Accelerator work per unit of time that CPUs could do instead. */
 static double cpu_work(const struct search *s) {
     double best = 0;
     for (int g = 0; g < s->groups.count; g++)
@@ -261,7 +261,7 @@ static double low_bound(const struct search *s) {
     return power > 0 ? all / power * (1 - 1e-12) : 0;
 }
 
-/* Best plan over one list of downsets; with `may_stop` none, when that would take too long. */
+/* Best plan over one list of downsets. `may_stop`: give up if that takes too long. */
 static void search(struct search *s, struct cuts *cuts, bool may_stop, double *low) {
     tabulate(s, cuts);
     s->cuts = cuts;
@@ -304,7 +304,7 @@ static sl_err open_search(struct search *s) {
     return SL_OK;
 }
 
-/* The best plan so far without the rule that sets are contiguous: one stage per device in use. */
+/* Improves the best plan without the rule that sets are contiguous: one stage per used device. */
 static void scatter(struct search *s) {
     int *device_of = SL_NEW(s->arena, int, s->groups.count), accelerators = 0, cpus = 0, count = 0;
     int devices = (int)(s->query->devices + s->query->cpus);
@@ -343,7 +343,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     bool complete = sl_graph_ideals_build(arena, &s.groups.dag, IDEALS_MAX, &all.ideals);
     bool first = !complete || all.ideals.count > WIDE * chain.ideals.count;
     if (first)
-        search(&s, &chain, false, &low_chain); /* keeps the large search small */
+        search(&s, &chain, false, &low_chain); /* its bound prunes the large search */
     if (complete)
         search(&s, &all, first, &low);
     if (!(out->objective < INFINITY))

@@ -1,5 +1,5 @@
-/* dnn-partitioning's model: layers fused into groups that stay together, tensors as nets of groups.
- * See dnnpart.c. */
+/* dnn-max-load: layers fused into groups that stay together, tensors as nets of groups. See
+ * dnnpart.c. Private to dnnpart*.c. */
 #ifndef SL_PEERS_DNNPART_H
 #define SL_PEERS_DNNPART_H
 
@@ -7,7 +7,7 @@
 #include "peers/sweep.h"
 
 struct sl_dnnpart_net {
-    int first, count; /* of `spans`: the groups that make or read the tensor, two at least */
+    int first, count; /* in `spans`: the groups that write or read the tensor, at least two */
     double cost;
 };
 
@@ -24,12 +24,12 @@ struct sl_dnnpart_groups {
     const int *spans;
 };
 
-/* Colour classes, cycles between them and idle leaves fused, as the published program does. */
+/* Fuses colour classes, cycles between them and idle leaves, as the published program does. */
 void sl_peers_dnnpart_group(struct sl_arena *arena, const struct sl_layers *layers,
                             struct sl_dnnpart_groups *out);
 
-/* Device of each group (accelerators, then CPU cores): in, a plan that fits; out, the best that
- * annealing finds when sets need not be contiguous (dnnpart_scatter.c). */
+/* Annealing without the rule that sets are contiguous (dnnpart_scatter.c). device_of: device of each
+ * group (accelerators, then CPU cores); in: a plan that fits, out: the best plan found. */
 void sl_peers_dnnpart_scatter(struct sl_arena *arena, const struct sl_dnnpart_groups *groups,
                               const struct sl_peers_query *query, int *device_of);
 

@@ -1,8 +1,8 @@
-/* dnn-partitioning's preprocessing: which layers are one thing to place.
+/* Preprocessing of dnn-partitioning: fuses layers into groups that are placed as one.
  *
  *   colour classes    layers of one colour, forward and backward, are one group
  *   orphans           a group without a forward layer is ordered by its backward edges, mirrored
- *   cycles            groups on a cycle of the forward order become one
+ *   cycles            groups on a cycle of the forward order become one group
  *   leaves            a group without latency, one forward neighbour and no backward one joins it
  */
 #include "peers/dnnpart.h"
@@ -60,7 +60,7 @@ static int compare_edges(const void *a, const void *b) {
                               : (x->to > y->to) - (x->to < y->to);
 }
 
-/* The forward order between roots, without doubles. */
+/* The forward order between roots, without duplicates. */
 static struct sl_dag_edge *order_edges(struct grouping *g, const bool *has_forward, int *count) {
     const struct sl_layers *layers = g->layers;
     struct sl_dag_edge *edges = SL_NEW(g->arena, struct sl_dag_edge, layers->edge_count + 1);
@@ -191,7 +191,7 @@ static bool join_leaves(struct grouping *g) {
         if (find(g, i) == i && degree[i] == 1 && facts[i].forward < 1e-6 &&
             facts[i].backward < 1e-6 && !facts[i].near_backward) {
             join(g, i, other[i]);
-            /* facts of both are stale now: the next round sees them together */
+            /* values of both are stale now; the next round computes the fused group */
             degree[i] = degree[other[i]] = 0;
             changed = true;
         }
@@ -205,7 +205,7 @@ static int compare_ints(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Groups that make or read the output of a layer, ascending and without doubles. */
+/* Groups that write or read the output of a layer, ascending, without duplicates. */
 static int span_of(const struct sl_layers *layers, const int *of, int layer, int *out) {
     int count = 0, kept = 0;
     out[count++] = of[layer];

@@ -1,11 +1,12 @@
-/* Sets that need not be contiguous, under dnn-partitioning's model: what its Scotch and
- * local-search modes look for. A device then runs its parts in turn, as interleaved schedules do,
- * and the load of the busiest device is still what bounds the throughput.
+/* dnn-max-load with sets that need not be contiguous, as in the Scotch and local-search modes of
+ * dnn-partitioning. A device then alternates between its parts, like an interleaved schedule; the
+ * load of the busiest device still bounds the throughput.
  *
- * Annealing from the best contiguous plan: a group goes to another device, mostly to one where a
- * tensor of it already is, or two groups change places. Only the loads of the two devices change.
- * The energy is the logarithm of a sum of powers, near the largest load but not blind for the
- * others. A fixed number of moves with counted random numbers: the same input gives the same plan.
+ * Simulated annealing from the best contiguous plan. Moves: a group to another device, usually one
+ * that holds a tensor of it; an exchange of two groups. A move changes the loads of two devices. The
+ * energy is the logarithm of a sum of powers: close to the largest load, but sensitive to the
+ * others. The number of moves is fixed and the random numbers are counter-based, so the same input
+ * gives the same plan.
  */
 #include "peers/dnnpart.h"
 
@@ -46,13 +47,13 @@ static void list_nets(struct sl_arena *arena, struct scatter *s) {
             s->nets[s->nets_at[g->spans[g->nets[n].first + i] + 1]++] = n;
 }
 
-/* What a device pays for a net of which it holds so many members. */
+/* Cost of a net on a device that holds `held` of its members. */
 static double share(const struct scatter *s, const struct sl_dnnpart_net *net, int held,
                     int device) {
     return held > 0 && held < net->count && !is_cpu(s, device) ? net->cost : 0;
 }
 
-/* Takes the group off its device, or puts it on one. */
+/* Removes the group from a device, or adds it. */
 static void change(struct scatter *s, int group, int device, int by) {
     const struct sl_dnnpart_groups *g = s->g;
     for (int i = s->nets_at[group]; i < s->nets_at[group + 1]; i++) {
@@ -113,7 +114,7 @@ static void anneal(struct scatter *s, int moves, double hot, double cold) {
         int a = below(s, s->g->count), to = target(s, a), from = s->at[a], b = -1;
         if (to == from)
             continue;
-        if (draw(s) < 0.3) { /* one comes back */
+        if (draw(s) < 0.3) { /* an exchange */
             b = below(s, s->g->count);
             b = s->at[b] == to ? b : -1;
         }
@@ -133,7 +134,7 @@ static void anneal(struct scatter *s, int moves, double hot, double cold) {
     }
 }
 
-/* Loads from nothing: sums of many small changes would drift. */
+/* Recomputes the loads: sums of many small changes drift. */
 static void settle(struct scatter *s, const int *at) {
     memset(s->held, 0, sizeof *s->held * (size_t)(s->g->net_count * s->devices));
     memset(s->load, 0, sizeof *s->load * (size_t)s->devices);

@@ -1,5 +1,5 @@
-/* Branch and bound for the choice of options. Everything is told relative to the cheapest option of
- * each item: switching item i to option o saves `save` bytes and loses `loss`. */
+/* Branch and bound for the choice of options. All values are relative to the cheapest option of each
+ * item: switching item i to option o saves `save` bytes and costs `loss`. */
 #include "peers/knapsack.h"
 
 #include "base/sort.h"
@@ -15,7 +15,7 @@ struct turn { /* a switch away from the cheapest option */
 
 struct row {
     int item;
-    double rate, save_max; /* best loss per byte; most it can save */
+    double rate, save_max; /* smallest loss per byte; largest save */
     int first, count;      /* of the turns, by falling save */
 };
 
@@ -24,8 +24,8 @@ struct solver {
     struct turn *turns;
     int count, steps;
     int *now, *best;      /* per row: turn number or -1 */
-    double *saved, *lost; /* prefix sums of save_most and of its loss at the best rate */
-    double best_loss;     /* best so far, or what is still wanted */
+    double *saved, *lost; /* prefix sums of save_max and of its loss at the best rate */
+    double best_loss;     /* best so far, or the limit */
     bool found;
 };
 
@@ -76,7 +76,7 @@ static const struct sl_peers_knapsack_option *cheapest(const struct sl_knapsack 
     return best;
 }
 
-/* Turns of one item that save something; dominated ones are left out. */
+/* Switches of one item that save something and are not dominated. */
 static void add_row(struct solver *solver, const struct sl_knapsack *sack, int item,
                     int *turn_count) {
     const struct sl_peers_knapsack_option *base = cheapest(sack, item);
@@ -105,7 +105,7 @@ static void add_row(struct solver *solver, const struct sl_knapsack *sack, int i
         solver->rows[solver->count++] = row;
 }
 
-/* Least loss that saving `wanted` by rows from `i` on can cost; INFINITY: they cannot. */
+/* Lower bound on the loss of saving `wanted` with rows from `i` on; INFINITY: impossible. */
 static double bound(const struct solver *solver, int i, double wanted) {
     const double *saved = solver->saved, *lost = solver->lost;
     int low = i, high = solver->count;
@@ -130,7 +130,7 @@ static void add_up(struct solver *solver) {
     }
 }
 
-/* Differences of sums carry rounding; equal up to that is equal. */
+/* Equal up to rounding of sums. */
 static bool near(double a, double b) { return fabs(a - b) <= 1e-11 * (fabs(a) + fabs(b)); }
 
 static bool same_row(const struct solver *solver, int a, int b) {
@@ -144,9 +144,9 @@ static bool same_row(const struct solver *solver, int a, int b) {
     return true;
 }
 
-/* The first turn of row i that is worth trying. An exchange shows: while an earlier row that saves
- * no less for no more is left as it is, turning row i cannot be better than turning that one; and
- * of equal rows the later one need not save more. */
+/* The first switch of row i to try. Exchange argument: if an earlier row that saves at least as much
+ * at no higher loss is not switched, switching row i is no better than switching that one. Of equal
+ * rows the later one need not save more. */
 static int first_turn(const struct solver *solver, int i) {
     const struct row *row = &solver->rows[i];
     const struct turn *turn = &solver->turns[row->first];
@@ -186,7 +186,7 @@ static void branch(struct solver *solver, int i, double wanted, double loss) {
     branch(solver, i + 1, wanted, loss);
 }
 
-/* The choice of the cheapest options, then what it lacks as rows of possible turns. */
+/* Starts from the cheapest options; then builds the rows of switches that save the excess. */
 static struct solver start(struct sl_knapsack *sack, double *cost, double *size) {
     int items = (int)sack->items.count, turns = 0;
     struct solver solver = {.rows = SL_NEW(&sack->scratch, struct row, items + 1),

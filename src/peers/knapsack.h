@@ -1,9 +1,9 @@
-/* One option for each item, least cost, total size within a limit: the choice inside a stage.
+/* Multiple-choice knapsack: one option per item, least cost, total size within a limit.
  *
- * Exact branch and bound: items in the order of what a byte saved costs, the bound takes savings at
- * each item's best rate (for two options that is the linear relaxation), equal items are tried in
- * one order only. It answers a question, "within this cost?", and stops as soon as it knows; after
- * `SL_KNAPSACK_STEPS` steps it stops without knowing, and the two bounds on the answer say so.
+ * Exact branch and bound. Items are sorted by cost per byte saved. The bound takes savings at each
+ * item's best rate (the linear relaxation, for two options). Equal items are tried in one order
+ * only. The solver answers "within this cost?" and stops when it knows. After SL_KNAPSACK_STEPS
+ * steps it stops undecided; then the lower bound `least` differs from the result.
  */
 #ifndef SL_PEERS_KNAPSACK_H
 #define SL_PEERS_KNAPSACK_H
@@ -16,7 +16,7 @@ enum { SL_KNAPSACK_STEPS = 2000 };
 
 struct sl_peers_knapsack_option {
     double cost, size;
-    int tag; /* the caller's */
+    int tag; /* of the caller */
 };
 
 struct sl_peers_knapsack_item {
@@ -28,14 +28,14 @@ struct sl_knapsack {
     SL_VEC(struct sl_peers_knapsack_item) items;
     SL_VEC(struct sl_peers_knapsack_option) options;
     struct sl_arena scratch;
-    double least; /* of the last solve: no choice costs less */
+    double least; /* lower bound on the cost, from the last solve */
 };
 
 void sl_peers_knapsack_clear(struct sl_knapsack *sack);
-void sl_peers_knapsack_item(struct sl_knapsack *sack); /* the options that follow are its */
+void sl_peers_knapsack_item(struct sl_knapsack *sack); /* the next options belong to it */
 void sl_peers_knapsack_option(struct sl_knapsack *sack, double cost, double size, int tag);
-/* Cost of a choice whose sizes add up to at most `room` and that costs at most `enough`, which is
- * left in `chosen`; INFINITY: none was found. With `enough` INFINITY any choice that fits. */
+/* Finds a choice with total size at most `room` and cost at most `enough` (INFINITY: any cost).
+ * Returns its cost and sets `chosen` of every item; INFINITY: none was found. */
 double sl_peers_knapsack_solve(struct sl_knapsack *sack, double room, double enough);
 void sl_peers_knapsack_free(struct sl_knapsack *sack);
 

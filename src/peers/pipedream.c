@@ -41,7 +41,7 @@ struct search {
     double *best;
     int *split, *width;
     int64_t pairs;
-    bool settled; /* the plan is found: its stages follow, whatever the time */
+    bool settled; /* the plan is found: ignore the deadline while building its stages */
     bool timed_out;
 };
 
@@ -87,7 +87,7 @@ static double later_time(const struct search *s, const struct level *level, int 
     return j < s->count - 1 ? fmax(time, 2.0 * s->states.out[j] / (level->bandwidth * m)) : time;
 }
 
-/* One stage alone on m units, for all m. */
+/* A single stage on m units, for all m. */
 static void fill_first(struct search *s, const struct level *level, int start, int j) {
     double *best = s->best + (int64_t)j * (level->units + 1);
     int64_t row = (int64_t)j * (level->units + 1);
@@ -109,7 +109,7 @@ static void try_stage(struct search *s, const struct level *level, int k, int j,
     const double *before = s->best + (int64_t)k * (level->units + 1);
     int64_t row = (int64_t)j * (level->units + 1);
     double time = later_time(s, level, k, j, m);
-    /* more units will do no worse than m + 1 in the end (level_out), so nothing would improve */
+    /* level_out makes the table monotone in units, so larger m cannot improve it */
     if (!s->query->all_devices && time >= s->best[row + m + 1])
         return;
     for (int all = m + 1; all <= level->units; all++) {
@@ -122,7 +122,7 @@ static void try_stage(struct search *s, const struct level *level, int k, int j,
     }
 }
 
-/* Fewer units serve as well: best never rises with their number. */
+/* Units may stay idle: makes the best cost monotone in their number. */
 static void level_out(struct search *s, const struct level *level, int j) {
     int64_t row = (int64_t)j * (level->units + 1);
     for (int m = 2; m <= level->units && !s->query->all_devices; m++)
@@ -146,7 +146,7 @@ static void solve(struct search *s, const struct level *level, int start, int en
                 (start >= 0 && !s->inside[(int64_t)start * s->count + k]))
                 continue;
             s->pairs++;
-            /* compute alone, spread over all units but one, is no better: nor is anything before */
+            /* even compute alone on the other units is no better; earlier cuts are worse still */
             double least = (s->states.compute[j] - s->states.compute[k]) /
                            ((double)max * (level->base ? level->inner * 1.0 : 1.0));
             if (!level->base && !s->query->all_devices && level->units > 1 &&
@@ -159,7 +159,7 @@ static void solve(struct search *s, const struct level *level, int start, int en
     }
 }
 
-/* The next level's T: this level's objective of every pair. */
+/* T of the next level: this level's objective for every pair of cuts. */
 static void fill_base(struct search *s, const struct level *level, struct level *above) {
     int64_t rows = s->count + 1;
     above->base = SL_NEW(s->arena, double, rows * s->count);
@@ -188,7 +188,7 @@ static const int *stage_layers(const struct search *s, int start, int end, int *
     return list;
 }
 
-/* Stages of level `at` between two cuts, innermost levels inside; the table is overwritten. */
+/* Stages of level `at` between two cuts, with their inner levels. Overwrites the table. */
 static const struct sl_peers_stage *make_stages(struct search *s, int at, int start, int end,
                                                 int *count) {
     const struct level *level = &s->level[at];
@@ -276,7 +276,7 @@ static sl_err open_search(struct search *s, const struct sl_layers *layers,
     return SL_OK;
 }
 
-/* A cut dearer than this is in no plan that beats `objective`. */
+/* Max bytes of a cut in a plan that beats `objective`. */
 static double dearest_cut(const struct search *s, double objective) {
     const struct level *top = &s->level[s->query->level_count - 1];
     double max = 0;
@@ -285,12 +285,12 @@ static double dearest_cut(const struct search *s, double objective) {
     for (int l = 0; l < s->query->level_count; l++)
         max = fmax(max, s->level[l].bandwidth * (s->level[l].units - 1));
     for (int l = 0; l + 1 < s->query->level_count; l++)
-        max = INFINITY; /* inner stages run on replicas of their unit: no simple bound */
+        max = INFINITY; /* inner stages run on replicas of their unit: no simple bound exists */
     return objective * (1 + 1e-12) * fmax(max, top->bandwidth) / 2;
 }
 
-/* As many of `count` states as a few seconds allow: the work grows with their square (cube, with
- * levels). All of them where they are not many more: thinning loses plans. */
+/* The number of states that takes a few seconds: work grows with its square (cube, with levels). All
+ * `count` if that is not much more, because thinning loses plans. */
 static int states_max(const struct sl_peers_query *query, int count) {
     if (query->level_count > 1)
         return STATES_INNER;
@@ -330,7 +330,8 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         return sl_peers_no_plan(query, !complete || dropped);
     out->proven = (complete && !dropped && !out->timed_out) || low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : fmin(low, out->objective);
-    out->timed_out |= !out->proven && sl_clock_past(query->until_ns); /* as far as the bound is */
+    out->timed_out |=
+        !out->proven && sl_clock_past(query->until_ns); /* the bound may have been stopped */
     return SL_OK;
 }
 

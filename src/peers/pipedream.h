@@ -1,17 +1,17 @@
-/* PipeDream's model: the states (antichains of the graph) and their sums. See pipedream.c. */
+/* pipedream-stage-time: states (antichains of the graph) and their sums. See pipedream.c. Private to
+ * pipedream*.c. */
 #ifndef SL_PEERS_PIPEDREAM_H
 #define SL_PEERS_PIPEDREAM_H
 
 #include "graph/ideals.h"
 #include "peers/peers.h"
 
-/* States sorted by compute time; a later one is never inside an earlier one. The last is the whole
- * graph. */
+/* States sorted by compute time; no state contains a later one. The last is the whole graph. */
 struct sl_pipedream_states {
     struct sl_ideals ideals; /* over all layers; removed ones are in none */
     double *compute;         /* seconds of everything up to the state */
     double *activation, *params;
-    double *out; /* bytes that leave at this cut, as PipeDream counts them */
+    double *out; /* bytes across this cut, as PipeDream counts them */
 };
 
 struct sl_pipedream_graph {
@@ -20,27 +20,27 @@ struct sl_pipedream_graph {
     struct sl_dag dag;   /* without them */
     int words;
     const uint64_t *before; /* [layers][words] ancestors */
-    int first;              /* the source that everything starts from; -1: none */
+    int first;              /* the source from which states grow; -1: none */
 };
 
 void sl_peers_pipedream_open(struct sl_arena *arena, const struct sl_layers *layers,
                              struct sl_pipedream_graph *out);
-/* All states, or false when there are more than `most`. */
+/* All states; false: there are more than `max`. */
 bool sl_peers_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
                              int max, struct sl_pipedream_states *out);
-/* The states along one topological order; `more`: and those with the least cuts near it. */
+/* The states along one topological order; `more`: also the states of minimum cuts near it. */
 void sl_peers_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
                               bool more, struct sl_pipedream_states *out);
-/* Least cuts, one for every class of pipedream_bound.c: [returned count][words]. */
+/* Minimum cuts, one per class of pipedream_bound.c: [*count][words]. */
 const uint64_t *sl_peers_pipedream_cuts(struct sl_arena *arena,
                                         const struct sl_pipedream_graph *graph, int *count);
-/* Keeps at most `most` states whose cut costs at most `bytes`, cheapest cuts first, and the last
- * state; returns how many states with such a cut were dropped. */
+/* Keeps at most `max` states whose cut costs at most `bytes`, cheapest cuts first, and the last
+ * state. Returns how many states with such a cut were dropped. */
 int sl_peers_pipedream_thin(struct sl_arena *arena, struct sl_pipedream_states *states,
                             double bytes, int max);
 
-/* Nothing below it is possible; at most `objective`, 0 when the graph is too large to say. `all`:
- * the states of the graph where they are listed, or NULL (pipedream_bound.c). */
+/* Lower bound, at most `objective`; 0: the graph is too large. `all`: the states of the graph if
+ * they are listed, or NULL (pipedream_bound.c). */
 double sl_peers_pipedream_bound(const struct sl_pipedream_graph *graph,
                                 const struct sl_pipedream_states *all,
                                 const struct sl_peers_query *query, double objective);

@@ -1,19 +1,17 @@
-/* A bound on PipeDream's objective for graphs with too many cuts to try.
+/* A lower bound on PipeDream's objective for graphs with too many cuts to try.
  *
- * Cuts are put into classes, in an order in which of two nested cuts the smaller one has no later
- * class. Of a class it is known how much time and how many parameters its cuts have inside, at
- * least and at most, and how many bytes go over them at least. When all cuts can be listed, a class
- * is an interval of time. Otherwise take one topological order u0, u1, ... The class of a cut is
- * the first layer that is not inside it. A cut of class i holds everything before u_i and nothing
- * that needs u_i, so
+ * Cuts are grouped into ordered classes: of two nested cuts the smaller one is never in a later
+ * class. A class has bounds on the time and parameters inside its cuts and a lower bound on the
+ * bytes across them. If all cuts can be listed, a class is an interval of time. Otherwise take one
+ * topological order u0, u1, ...; the class of a cut is the first layer that is not inside. A cut of
+ * class i contains all layers before u_i and no descendant of u_i:
  *
- *     time before u_i <= time inside <= all time - time of what needs u_i      likewise parameters
- *     bytes over the cut >= least cut of the graph with the former on one side and the latter on
- *                           the other (a flow; PipeDream counts at least what is still needed)
+ *     time before u_i <= time inside <= all time - time of descendants of u_i  (also parameters)
+ *     bytes across the cut >= minimum cut between these two sets (max-flow; PipeDream counts at
+ *                             least the bytes that are still needed)
  *
- * A row of stages is a walk through the classes; for a limit T the most time that m units can have
- * inside at each class is found step by step, and T is too small when the whole graph is out of
- * reach.
+ * A chain of stages is a walk through the classes. For a limit T the walk computes, class by class,
+ * the max time inside that m units can reach. T is too small if they do not reach the whole graph.
  */
 #include "peers/pipedream.h"
 
@@ -25,9 +23,9 @@
 enum { LAYERS_MAX = 4096, ROUNDS = 16, INTERVALS = 600 };
 static const double SLACK = 1 + 1e-12;
 
-/* ---- least cuts ---- */
+/* ---- minimum cuts ---- */
 
-/* Layer v is node v; node n + v is its output, which is paid once whoever needs it. */
+/* Layer v is node v; node n + v is its output, paid once for all readers. */
 struct flow {
     int count, arc_count;
     int *first, *next, *to; /* arcs e and e ^ 1 are each other's reverse */
@@ -62,12 +60,12 @@ static void open_flow(struct sl_arena *arena, const struct sl_pipedream_graph *g
         add_arc(f, v, n + v, g->layers->at[v].output_bytes, 0);
         for (int e = g->dag.out_at[v]; e < g->dag.out_at[v + 1]; e++) {
             add_arc(f, n + v, g->dag.out[e], INFINITY, 0);
-            add_arc(f, g->dag.out[e], v, INFINITY, 0); /* a cut holds what its layers need */
+            add_arc(f, g->dag.out[e], v, INFINITY, 0); /* a cut contains the inputs of its layers */
         }
     }
 }
 
-/* A way with room from the source side to the sink side: its last node, or -1. */
+/* An augmenting path from the source side to the sink side: its last node, or -1. */
 static int find_way(struct flow *f) {
     int count = 0;
     for (int v = 0; v < 2 * f->count; v++) {
@@ -116,15 +114,15 @@ static double seconds(const struct sl_layer *layer) {
     return (layer->forward + layer->backward) / 1000.0;
 }
 
-/* Layers on the source side of the last least cut. */
+/* Layers on the source side of the last minimum cut. */
 static void take_side(const struct flow *f, uint64_t *set) {
     for (int v = 0; v < f->count; v++)
         if (f->via[v] != -1)
             set[v >> 6] |= 1ull << (v & 63);
 }
 
-/* Classes in order, and the whole graph as the last of them; `sets`: a least cut of each class but
- * the last, or NULL. */
+/* Classes in order; the last is the whole graph. `sets`: a minimum cut of each class but the last,
+ * or NULL. */
 static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph *g,
                         struct class *out, uint64_t *sets) {
     int n = g->dag.count, *order = SL_NEW(arena, int, n), count = 0;
@@ -136,7 +134,7 @@ static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph 
         all.max += g->removed[v] ? 0 : seconds(&g->layers->at[v]);
         all.params_max += g->removed[v] ? 0 : g->layers->at[v].params_bytes;
     }
-    struct class now = all; /* least: of what is before */
+    struct class now = all; /* least: time of the layers before */
     for (int i = 0; i < n; i++) {
         int u = order[i];
         if (g->removed[u])
@@ -198,7 +196,7 @@ struct walk {
     int count, units; /* of the outermost level */
     double inner;     /* devices in one of them */
     double inner_units, bandwidth;
-    double *time; /* [class][units + 1] the most inside; -1: out of reach */
+    double *time; /* [class][units + 1] max time inside; -1: unreachable */
 };
 
 static double sync_time(const struct walk *w, double params, int m) {
@@ -212,7 +210,7 @@ static void arrive(struct walk *w, int to, int units, double time) {
         *at = time;
 }
 
-/* One stage of m units that begins at a class with `used` units in front of it. */
+/* One stage of m units that begins at a class, after `used` units. */
 static void go_on(struct walk *w, int from, int used, int m, double limit) {
     double time = w->time[(int64_t)from * (w->units + 1) + used];
     double bytes = limit * w->bandwidth * m / 2 * SLACK;

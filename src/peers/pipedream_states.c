@@ -1,6 +1,6 @@
-/* PipeDream's states. The published program walks antichains from the first source, each step
- * replacing a node by one of its successors; the layers at or above an antichain are a downset, and
- * the step adds one successor together with everything that it needs. */
+/* PipeDream's states. The published program walks antichains from the first source; each step
+ * replaces a node by one of its successors. The layers at or above an antichain form a downset; a
+ * step adds one successor and all of its ancestors. */
 #include "peers/pipedream.h"
 
 #include "base/sort.h"
@@ -55,8 +55,8 @@ void sl_peers_pipedream_open(struct sl_arena *arena, const struct sl_layers *lay
             out->first = i;
 }
 
-/* Bytes that leave at a cut (`tips` is room for the antichain): PipeDream's "augmented antichain"
- * also counts a layer whose output went to a branch that is already inside. */
+/* Bytes across a cut (`tips`: memory for the antichain). PipeDream's "augmented antichain" also
+ * counts a layer whose output went to a branch that is already inside. */
 static double cut_bytes(const struct sl_pipedream_graph *graph, const uint64_t *set, int *tips) {
     const struct sl_dag *dag = &graph->dag;
     double bytes = 0;
@@ -131,7 +131,7 @@ static void add_set(struct listing *list, const uint64_t *set) {
     list->sets.count += words;
 }
 
-/* set | {v} | everything before v */
+/* set | {v} | ancestors of v */
 static void grow(const struct sl_pipedream_graph *graph, uint64_t *set, int v) {
     for (int w = 0; w < graph->words; w++)
         set[w] |= graph->before[(int64_t)v * graph->words + w];
@@ -152,7 +152,7 @@ static void add_next(struct listing *list, int64_t i, uint64_t *set, uint64_t *n
             }
 }
 
-/* Sums of the states, which get sorted. */
+/* Sorts the states and fills their sums. */
 static void finish(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
                    struct sl_pipedream_states *states) {
     const struct sl_layers *layers = graph->layers;
@@ -191,7 +191,8 @@ bool sl_peers_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_g
     return complete;
 }
 
-/* Is a downset a state: is everything in it from the first source on, or needed by that? */
+/* Is a downset a state? Every member must descend from the first source or be an ancestor of such a
+ * member. */
 static bool is_state(const struct sl_pipedream_graph *graph, const uint64_t *set, uint64_t *room) {
     memset(room, 0, sizeof *room * (size_t)graph->words);
     for (int v = 0; v < graph->dag.count; v++)

@@ -18,7 +18,7 @@
 
 enum { IDEALS_MAX = 400000, MEMO_MAX = 1 << 21, WIDE = 4, PLACE_STEPS = 16, PRICE_STEPS = 150 };
 
-/* ---- prices of stages that need a choice, remembered over all sweeps ---- */
+/* ---- prices of stages that need a choice of options, cached over all sweeps ---- */
 
 static uint64_t memo_key(int larger, int smaller, int tensor, int divisor, int in_flight) {
     if (larger >= 1 << 20 || divisor >= 256 || in_flight >= 4096)
@@ -64,7 +64,7 @@ struct stage_at {
     int larger, smaller, tensor, divisor, in_flight;
 };
 
-/* Does the best choice of options bring the stage within the limit? */
+/* Is the stage within the limit with its best options? */
 static bool price_within(struct sl_sweep *sweep, struct stage_at at) {
     struct sl_piper *piper = sweep->ctx;
     double limit = sweep->limit;
@@ -104,7 +104,7 @@ static double time_of(const struct sl_piper *piper, double time, double bytes, d
            4 * (d - 1) / d * params / ((double)piper->query->micro * bandwidth);
 }
 
-/* Does the stage fit? Bounds first: most stages are decided by them. */
+/* Does the stage fit? Bounds decide most stages. */
 static bool fits(struct sl_sweep *sweep, const struct sl_piper_sums *sums, struct stage_at at) {
     struct sl_piper *piper = sweep->ctx;
     double limit = sweep->limit, d = piper->divisors[at.divisor];
@@ -227,7 +227,7 @@ static double accept(struct sl_sweep *sweep, int state) {
     return worst;
 }
 
-/* Replicas that may work, together. */
+/* Upper bound on the total number of replicas. */
 static int64_t replicas_max(const struct sl_piper *piper) {
     int64_t devices = piper->query->devices, micro = piper->query->micro;
     return micro < devices ? micro : devices;
@@ -243,7 +243,7 @@ static double low_bound(const struct sl_piper *piper) {
     return cuts->work[cuts->ideals.count - 1] / workers;
 }
 
-/* Best plan over one list of downsets; with `may_stop` none, when that would take too long. */
+/* Best plan over one list of downsets. `may_stop`: give up if that takes too long. */
 static void search(struct sl_piper *piper, struct sl_piper_cuts *cuts, bool may_stop, double *low) {
     sl_peers_piper_tabulate(piper, cuts);
     piper->cuts = cuts;
@@ -337,13 +337,13 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     bool complete = sl_graph_ideals_build(arena, &dag, IDEALS_MAX, &all.ideals);
     bool first = !complete || all.ideals.count > WIDE * chain.ideals.count;
     if (first)
-        search(&piper, &chain, false, &low_chain); /* keeps the large search small */
+        search(&piper, &chain, false, &low_chain); /* its bound prunes the large search */
     if (complete)
         search(&piper, &all, first, &low);
     sl_peers_knapsack_free(&piper.sack);
     if (!(out->objective < INFINITY))
         return sl_peers_no_plan(query, !complete || piper.stopped);
-    if (!complete || !piper.exact) /* a choice that gave up proves nothing */
+    if (!complete || !piper.exact) /* an undecided knapsack proves nothing */
         low = low_bound(&piper);
     out->proven = complete && piper.exact && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;

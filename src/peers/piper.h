@@ -1,4 +1,5 @@
-/* Piper's cost model: tables over a list of downsets, and the price of a stage. See piper.c. */
+/* piper-tps: tables over a list of downsets, and the price of a stage. See piper.c. Private to
+ * piper*.c. */
 #ifndef SL_PEERS_PIPER_H
 #define SL_PEERS_PIPER_H
 
@@ -8,15 +9,15 @@
 
 enum { SL_PIPER_TENSORS = 16, SL_PIPER_FLIGHT = 4096 };
 
-/* Sums over the members of each downset, for one tensor-parallel degree. "fast" takes each layer's
- * quickest option, "low" the least of every quantity on its own: a bound. */
+/* Sums over the members of each downset, for one tensor-parallel degree. "fast" sums the fastest
+ * option of each layer; "low" sums the minimum of each quantity separately: a lower bound. */
 struct sl_piper_table {
     double *missing; /* layers that do not offer this degree */
     double *time;
     double *params, *params_low;
     double *micro, *micro_low, *fixed, *fixed_low;
-    double *out, *out_low, *in, *in_low; /* traffic over the border, of the ends inside / outside */
-    const double *both, *both_low;       /* [edges] of both ends */
+    double *out, *out_low, *in, *in_low; /* traffic across the border: ends inside, ends outside */
+    const double *both, *both_low;       /* [edges] traffic of both ends */
 };
 
 struct sl_piper_cuts {
@@ -34,7 +35,7 @@ struct sl_piper_sums {
 
 struct sl_piper_memo {
     uint64_t *keys;      /* 0: free */
-    double *least, *max; /* bounds on the price that are known so far */
+    double *least, *max; /* known bounds on the price */
     int64_t room, count;
 };
 
@@ -46,26 +47,26 @@ struct sl_piper {
     int *fast[SL_PIPER_TENSORS];  /* [layers] option, -1: none */
     int *divisors, divisor_count; /* of the number of micro-batches, up to the devices */
     const struct sl_piper_cuts *cuts;
-    double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: not known */
+    double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: unknown */
     struct sl_knapsack sack;
     struct sl_piper_memo memo;
-    bool exact;   /* no knapsack gave up undecided */
-    bool stopped; /* the last search was, before all cuts were looked at */
+    bool exact;   /* no knapsack stopped undecided */
+    bool stopped; /* the last search stopped before all cuts were examined */
     struct sl_peers_plan *plan;
 };
 
-/* Tables for a list of downsets, which is sorted. */
+/* Sorts the list of downsets and fills its tables. */
 void sl_peers_piper_tabulate(struct sl_piper *piper, struct sl_piper_cuts *cuts);
 void sl_peers_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smaller,
                         struct sl_piper_sums *out);
 
-/* Least time on one device that any option of this degree loses per byte it saves against the
- * fast one, with `in_flight` micro-batches; INFINITY: none saves. */
+/* Minimum over the options of this degree of time lost per byte saved, against the fast option, with
+ * `in_flight` micro-batches; INFINITY: no option saves bytes. */
 double sl_peers_piper_rate(struct sl_piper *piper, int tensor, int in_flight);
 
-/* What a stage costs: time per micro-batch with options that fit and make it at most `enough`;
- * INFINITY: none were found, piper->sack.least is a bound. The chosen options are left in
- * piper->sack (one item per member, ascending). */
+/* The price of a stage: time per micro-batch with options that fit and cost at most `enough`.
+ * INFINITY: none were found; piper->sack.least is a lower bound. piper->sack has the chosen options
+ * (one item per member, ascending). */
 struct sl_piper_stage {
     const uint64_t *larger, *smaller; /* smaller NULL: the empty set */
     int tensor;                       /* index into tensors */

@@ -1,7 +1,7 @@
-/* Piper's model: sums over downsets in constant time per pair, and the exact price of a stage. */
+/* piper-tps: sums over downsets in constant time per pair, and the exact price of a stage. */
 #include "peers/piper.h"
 
-/* Least extra traffic any option of this degree puts on an edge; `out` tells which end. */
+/* Minimum extra traffic of an option of this degree on an edge; `out`: at its source. */
 static double sync_bytes(const struct sl_piper *piper, int ti, int layer, int position, bool out) {
     const struct sl_layer *at = &piper->layers->at[layer];
     double least = INFINITY;
@@ -12,8 +12,7 @@ static double sync_bytes(const struct sl_piper *piper, int ti, int layer, int po
     return least < INFINITY ? least : 0;
 }
 
-/* Traffic of each end of each edge: [0] fast at the source, [1] fast at the target, [2], [3] low.
- */
+/* Traffic of each end of each edge. `which`: 0 fast at the source, 1 fast at the target, 2, 3 low. */
 static double *edge_ends(struct sl_piper *piper, int ti, int which) {
     const struct sl_layers *layers = piper->layers;
     double *bytes = SL_NEW(piper->arena, double, layers->edge_count + 1);

@@ -1,4 +1,4 @@
-/* The graph of imported layers as the planners see it. */
+/* The dependency graph of imported layers. */
 #ifndef SL_PEERS_SEQUENCE_H
 #define SL_PEERS_SEQUENCE_H
 

@@ -5,7 +5,7 @@
 
 #include <limits.h>
 
-/* Rounding must not turn a plan down: work sums differ in their last bits. */
+/* Tolerance: rounding of work sums must not exclude a plan. */
 #define SLACK 1e-9
 #define CLOSE 1e-9
 
@@ -63,7 +63,7 @@ void sl_peers_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state) {
     SL_PUSH(&sweep->states, state);
 }
 
-/* The least of each count over the states of a downset. */
+/* The component-wise minimum over the states of a downset. */
 static struct sl_sweep_corner least(const struct sl_sweep *sweep, int i) {
     struct sl_sweep_corner corner = {INT_MAX, INT_MAX};
     for (int s = sweep->head[i]; s >= 0; s = sweep->states.at[s].next) {
@@ -87,7 +87,7 @@ static int count_within(const struct sl_sweep *sweep, int end, int left) {
     return low;
 }
 
-/* Can no device take the stage, by what its work and its ends cost? */
+/* Do the work and the borders of the stage exceed the limit? */
 static bool costs_more(const struct sl_sweep *sweep, int i, int j, double work, double unit) {
     return sweep->border && work >= sweep->border_from && work > unit * sweep->free_work &&
            work + sweep->border[i] + sweep->border[j] > unit;
@@ -107,7 +107,7 @@ static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_co
             break;
         if (sweep->holds && sweep->nested && !sweep->holds(sweep, i, j))
             break;
-        /* nothing that this stage could add would be new */
+        /* every state that this stage could add is dominated */
         if (sweep->corner[j].devices <= from.devices + 1 &&
             sweep->corner[j].replicas <= from.replicas + sweep->step_replicas &&
             !(sweep->without && sweep->without(sweep, i, j)))
@@ -123,7 +123,7 @@ static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_co
     sweep->effort += first - j;
 }
 
-/* First what no device is needed for, then what leaves enough when it takes one. */
+/* First stages without devices, then stages that leave enough devices for the rest. */
 static void visit(struct sl_sweep *sweep, int i) {
     struct sl_sweep_corner from = least(sweep, i);
     int left = sweep->left = sweep->devices - from.devices;
@@ -146,8 +146,8 @@ static bool is_over(struct sl_sweep *sweep) {
     return over;
 }
 
-/* Is there a plan within the limit? Its state, or NONE, or STOPPED when that share of the effort
- * that is left does not tell. */
+/* Is there a plan within the limit? Returns its state, NONE, or STOPPED: undecided after its share
+ * of the remaining effort. */
 static int run(struct sl_sweep *sweep, double limit, int share) {
     int count = sweep->ideals->count;
     sweep->limit = limit;
@@ -172,14 +172,14 @@ static int run(struct sl_sweep *sweep, double limit, int share) {
     return sweep->head[0];
 }
 
-/* Is there enough left for another sweep to decide anything? */
+/* Is enough effort left for another sweep? */
 static bool may_go_on(const struct sl_sweep *sweep) {
-    enum { LEAST = 64 }; /* a sweep has half of what is left: these are six that were stopped */
+    enum { LEAST = 64 }; /* each sweep may use half of the rest: six stopped sweeps */
     return !sweep->timed_out &&
            (!sweep->may_stop || sweep->effort_max - sweep->effort > sweep->effort_max / LEAST);
 }
 
-/* A first plan, from tight limits to loose ones: tight sweeps are the cheap ones. */
+/* Finds a first plan, from tight limits (cheap sweeps) to loose ones. */
 static bool start(struct sl_sweep *sweep, double *low, double *high) {
     double limit = *low * FIRST_STEP;
     int state = NONE;
@@ -192,15 +192,15 @@ static bool start(struct sl_sweep *sweep, double *low, double *high) {
     }
     if (state < 0 && may_go_on(sweep)) {
         state = run(sweep, INFINITY, HALF);
-        sweep->stopped &= state != NONE; /* that was the answer */
+        sweep->stopped &= state != NONE; /* NONE is an answer */
     }
     if (state >= 0)
         *high = sweep->accept(sweep, state);
     return state >= 0;
 }
 
-/* Bisect; after a few limits in a row that are too tight, try to prove the best plan instead.
- * Limits from `dear` on are too dear to sweep. */
+/* Bisection. After several infeasible limits in a row, tries to prove the best plan instead. Limits
+ * from `dear` on are too slow to sweep. */
 bool sl_peers_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
     int tight = *high < INFINITY ? TIGHT_MAX : 0;
     double dear = INFINITY;
@@ -215,7 +215,7 @@ bool sl_peers_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
             double worst = sweep->accept(sweep, state);
             *high = fmin(*high, worst);
             tight = 0;
-            /* sums so coarse (1e40 beside 1) that they decide nothing more: the gap stays open */
+            /* rounding (1e40 next to 1) hides the rest of the gap: it stays open */
             if (worst > limit * (1 + SLACK))
                 break;
         } else if (state == STOPPED) {

@@ -1,20 +1,20 @@
-/* Devices that the rest takes at least when the ends of stages cost something (sweep.h, `border`).
+/* Lower bound on the devices for the rest if borders of stages have a cost (sweep.h, `border`).
  *
- * Let k devices take the downset j within a limit T each, beside free work F (CPUs). No stage on a
- * device has less work than what the other k - 1 leave: work(j) - F - (k - 1) T. Where that is at
- * least border_from, every stage pays both of its ends. An end with i devices below it has
+ * Let k devices run the downset j within a limit T each, plus free work F (CPUs). Every stage on a
+ * device has at least the work that the other k - 1 leave: work(j) - F - (k - 1) T. If that is at
+ * least border_from, every stage pays both of its borders. A border with i devices below it has
  *
  *     work(j) - F - (k - i) T  <=  work  <=  i T + F
  *
- * and the cheapest downset in that window is what it costs at least. There are two such ends for
- * every i from 1 to k - 1, and one for i = k (at j, or below it where free work is on top). When
- * all that and the work is more than k T, it takes k + 1.
+ * and costs at least as much as the cheapest downset in that window. There are two such borders for
+ * every i from 1 to k - 1, and one for i = k (at j, or below it if free work is on top). If these
+ * costs plus the work exceed k T, it takes k + 1 devices.
  */
 #include "peers/sweep.h"
 
 #include <string.h>
 
-/* Windows and sums differ in their last bits. */
+/* Tolerance for rounding. */
 #define SLACK 1e-9
 
 static int level_of(int count) { return count > 1 ? 31 - __builtin_clz((unsigned)count) : 0; }
@@ -46,7 +46,7 @@ static int first_with(const struct sl_sweep *sweep, double work) {
     return low;
 }
 
-/* The cheapest end with work from `least` to `most`; INFINITY: there is none. */
+/* The cheapest border with work from `least` to `max`; INFINITY: none. */
 static double cheapest(const struct sl_sweep *sweep, double least, double max) {
     double room = SLACK * sweep->work[sweep->ideals->count - 1];
     int first = first_with(sweep, least - room), end = first_with(sweep, max + room);
@@ -68,7 +68,7 @@ static bool may_take(const struct sl_sweep *sweep, int ideal, int k, double free
     return sum <= max;
 }
 
-/* For all of the work, where there is no free work left. */
+/* For all of the work, without free work. */
 static int need_alone(const struct sl_sweep *sweep, int ideal) {
     double need = sweep->work[ideal] / sweep->limit - SLACK;
     if (!(need > sweep->need[ideal]))
@@ -77,7 +77,7 @@ static int need_alone(const struct sl_sweep *sweep, int ideal) {
 }
 
 void sl_peers_sweep_border_needs(struct sl_sweep *sweep) {
-    enum { LOOK_MAX = 64 }; /* devices: beyond, cuts are so many that windows say little */
+    enum { LOOK_MAX = 64 }; /* devices; with more, the windows are too wide to help */
     bool finite = sweep->limit < INFINITY;
     double free_work = finite ? sweep->free_work * sweep->limit : 0;
     for (int i = 0; i < sweep->ideals->count; i++) {

@@ -1,5 +1,5 @@
-/* The bytes of a stage on a worker, from the programs that run there: the one place where planner,
- * verifier and a run's own prediction get them. */
+/* Bytes of a stage on a worker, computed from the programs that run there. Planner, verifier and run
+ * use this one source. */
 #ifndef SL_PLAN_BYTES_H
 #define SL_PLAN_BYTES_H
 
@@ -23,22 +23,22 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
 /* A worker with one stage, one weight version and one micro-batch in flight. */
 int64_t sl_plan_stage_bytes_total(const struct sl_stage_bytes *bytes);
 
-/* What workers that are threads of one process have once, and each counts: the graph, and what a
- * process maps for the device whose extra_bytes (or NULL) this is. */
+/* Bytes that threads of one process share but every worker counts: the graph, and the memory that a
+ * process maps for the device (extra_bytes of its row, or NULL). */
 int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
                              int64_t (*extra_bytes)(const struct sl_program *program, int threads));
 
-/* A parameter as its optimizer sees it. */
+/* Shape and use of a parameter, for its optimizer. */
 struct sl_optim_shape sl_plan_optim_shape(const struct sl_graph *graph, int param);
 
 /* Slabs of optimizer state, each as large as the weights. */
 int sl_plan_optim_slabs(const struct sl_optim *optim);
-/* The same, and behind them one for what a policy keeps, if it keeps something. */
+/* The same plus one slab if the policy keeps a tensor per parameter. */
 int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *policy);
-/* Scratch of the neediest optimizer step. */
+/* Largest workspace of an optimizer step. */
 int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim);
 
-/* The largest input of a micro-batch: it is laid out in host memory before it is uploaded. */
+/* The largest input of a micro-batch: staged in host memory before the upload. */
 int64_t sl_plan_staging_bytes(const struct sl_program *program);
 
 #endif

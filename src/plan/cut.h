@@ -1,4 +1,4 @@
-/* What cutting a model needs to know of its nodes. Private to plan/cut*.c. */
+/* Costs and possible borders of a model's nodes. Private to plan/cut*.c. */
 #ifndef SL_PLAN_CUT_H
 #define SL_PLAN_CUT_H
 
@@ -6,7 +6,7 @@
 
 struct sl_plan_cut_costs {
     const struct sl_graph *graph;
-    const double *cost; /* [forward nodes] flops of the node and of all that its gradient takes */
+    const double *cost; /* [forward nodes] flops of the node and of its gradient */
     const bool *border; /* [forward nodes] may a stage begin here? */
 };
 

@@ -1,11 +1,11 @@
-/* A cut along the model's own branches: what comes before them, each branch, what joins them.
+/* A cut along the branches of the model: before them, each branch, after them.
  *
  *            +- branch 0 -+
  *   before --+- branch 1 -+-- after      stages in this order; empty ones are left out
  *            +- branch 2 -+
  *
- * The branches are those of the trunk's segment that has the most of them. Then the costliest stage
- * is halved, in graph order, until there are as many as asked for.
+ * The branches are those of the trunk segment with the most branches. Then the costliest stage is
+ * halved, in graph order, until there are as many stages as requested.
  */
 #include "plan/model.h"
 
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { UNKNOWN = -1, BEFORE = 0 }; /* branch c is 1 + c, AFTER is behind the last */
+enum { UNKNOWN = -1, BEFORE = 0 }; /* branch c is 1 + c, AFTER is 1 + the number of branches */
 
 struct labels {
     const struct sl_graph *graph;
@@ -38,8 +38,8 @@ static int source_of(const struct sl_graph *graph, int value) {
     return v && v->kind == SL_VALUE_NODE ? v->node : -1;
 }
 
-/* Nodes that the structure leaves out: behind a branch they come after; the others go where all
- * their readers are, or before everything. */
+/* Labels nodes that are in no component. Readers of a branch become AFTER. The others get the label
+ * that all their readers share, or BEFORE. */
 static void label_rest(struct labels *l, int *wanted) {
     const struct sl_graph *graph = l->graph;
     for (int n = 0; n < graph->forward_count; n++) {
@@ -64,7 +64,7 @@ static void label_rest(struct labels *l, int *wanted) {
     }
 }
 
-/* Fused nodes stay together: behind the branches if any is, else before them. */
+/* Fused nodes stay together: AFTER if any of them is, else BEFORE. */
 static bool join_groups(struct labels *l, const int *group, int *of_group) {
     bool changed = false;
     for (int n = 0; n < l->graph->forward_count; n++)
@@ -83,7 +83,7 @@ static bool join_groups(struct labels *l, const int *group, int *of_group) {
     return changed;
 }
 
-/* What reads from behind is behind, and what somebody before reads is before. */
+/* Readers of AFTER nodes become AFTER; inputs of BEFORE nodes become BEFORE. */
 static bool restore_order(struct labels *l) {
     bool changed = false;
     for (int n = 0; n < l->graph->forward_count; n++) {
@@ -148,7 +148,7 @@ static sl_err find_branches(const struct sl_graph *graph, bool (*has_kernel)(con
     return SL_OK;
 }
 
-/* Halve the costliest stage that can be cut; later stages move up by one. */
+/* Halves the costliest stage that can be cut; later stages move up by one. */
 static bool halve_costliest(const struct sl_plan_cut_costs *c, int stages, int *stage_of,
                             double *sums) {
     const struct sl_graph *graph = c->graph;

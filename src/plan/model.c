@@ -1,4 +1,4 @@
-/* A plan for a model: stages, edges, ties and bytes from the programs that will really run. */
+/* A plan for a model: stages, edges, ties and bytes from the programs that will run. */
 #include "plan/model.h"
 
 #include "plan/bytes.h"

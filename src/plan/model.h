@@ -31,20 +31,20 @@ SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,
                                         const struct sl_model_plan_spec *spec,
                                         const struct sl_plan **out);
 
-/* Cut the forward nodes, in graph order, into `stages` runs of nearly equal flops (forward and
- * backward), never inside a fused pair. Refuses more stages than there are nodes with weights. */
+/* Cuts the forward nodes, in graph order, into `stages` runs of nearly equal flops (forward and
+ * backward), never inside a fused pair. Refuses more stages than nodes with weights. */
 SL_MUST_CHECK sl_err sl_plan_cut_even(const struct sl_graph *graph,
                                       bool (*has_kernel)(const char *name), int stages,
                                       int *stage_of);
 
-/* Cut along the parallel branches of the model: a stage for what comes before them, one for each
- * branch, one for what joins them; then the costliest stages are halved until there are `stages`
- * (0: as they are). *count of them come out. */
+/* Cuts along the parallel branches of the model: one stage before them, one per branch, one after
+ * them. Then halves the costliest stages until there are `stages` (0: none). *count: the number of
+ * stages. */
 SL_MUST_CHECK sl_err sl_plan_cut_branches(const struct sl_graph *graph,
                                           bool (*has_kernel)(const char *name), int stages,
                                           int *stage_of, int *count);
 
-/* Stages on fewer workers: the costliest first, each on the worker that has least to do. */
+/* Puts stages on fewer workers: the costliest first, each on the least loaded worker. */
 void sl_plan_spread(const struct sl_graph *graph, const int *stage_of, int stages, int workers,
                     int *worker_of);
 

@@ -1,5 +1,5 @@
-/* How often a run saves itself: seldom enough to cost `share`, and never two saves at a time. The
- * writer's processor time counts in full, as if every core were busy. */
+/* The checkpoint interval: saving takes at most `share` of the run, and saves never overlap. The
+ * writer's CPU time counts in full, as if every core were busy. */
 #include "plan/pace.h"
 
 #include <math.h>

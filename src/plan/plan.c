@@ -155,7 +155,7 @@ static sl_err check_ties(const struct sl_plan *plan) {
     return SL_OK;
 }
 
-/* Conservation: every node of the model is in exactly one stage. */
+/* Every node of the model is in exactly one stage. */
 static sl_err check_nodes(const struct sl_plan *plan) {
     if (!plan->node_count)
         return SL_OK;

@@ -1,4 +1,4 @@
-/* A plan: where everything is. A graph of stages, their replicas on workers, and bytes.
+/* A plan: a graph of stages, the placement of their replicas on workers, and bytes.
  *
  *        stage b (width 2)                    worker 0: a        a stage replica is a *seat*;
  *       /                 \                   worker 1: b/0      seats are numbered stage by
@@ -28,7 +28,7 @@ enum {
     SL_SEAT_MAX = 1 << 20,
 };
 
-/* What one seat of a stage costs in memory. Per micro-batch unless said otherwise. */
+/* Memory of one seat of a stage, bytes. From `stash` on per micro-batch. */
 struct sl_stage_bytes {
     int64_t params; /* one copy of the weights */
     int64_t grads;  /* one gradient buffer */
@@ -41,8 +41,8 @@ struct sl_stage_bytes {
 
 static const int64_t SL_STAGE_NS_MAX = INT64_MAX >> 24;
 
-/* What the planner expects the actions of one seat to take, in nanoseconds: per micro-batch, of a
- * full one; reduce and step: of one. Some schedules put passes in order by it. All 0: unsaid. */
+/* Expected durations of the actions of one seat, ns: passes of a full micro-batch; one reduce; one
+ * step. Some schedules order passes by them. All 0: unknown. */
 struct sl_stage_times {
     int64_t f, b, i, w, recompute, reduce, step;
 };
@@ -95,7 +95,7 @@ struct sl_plan {
     int tie_count;
     int worker_count;
     const int64_t *memory_bytes; /* [worker_count] limit, 0 = none */
-    /* What the planner had in mind; a schedule may be built with other numbers. 0/NULL = unsaid. */
+    /* The planner's choice; a schedule may be built with other values. 0/NULL: none. */
     const char *schedule;
     int64_t batch; /* samples per optimizer step */
     /* derived */
@@ -107,7 +107,7 @@ struct sl_plan {
     const int *topo; /* [stage_count] stages, every edge goes to the right */
 };
 
-/* Freeze: copy `draft` (its derived fields are ignored) into `arena`, derive, check. */
+/* Freezes: copies `draft` (ignores its derived fields) into `arena`, derives, checks. */
 SL_MUST_CHECK sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
                                    const struct sl_plan **out);
 

@@ -1,4 +1,4 @@
-/* The lines of a plan, for files that hold a plan and more (.sched). */
+/* Reading and writing the lines of a plan inside a larger file (.sched). */
 #ifndef SL_PLAN_TEXT_H
 #define SL_PLAN_TEXT_H
 

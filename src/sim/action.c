@@ -1,4 +1,4 @@
-/* What each action does to the machine: when it starts, how long it takes, what it holds. */
+/* The effect of each action: its start, its duration, its memory. */
 #include "sim/engine.h"
 
 #include "sched/slots.h"
@@ -39,10 +39,10 @@ static int64_t pool_bytes(const struct turn *t, enum sl_pool_kind pool) {
     return t->e->view.pools[t->seat][pool].bytes;
 }
 
-/* Stash, recomputed, kept: taken at the start, given back at the end of the action. */
+/* Slots of stash, recomputed and kept: taken at the start, freed at the end of an action. */
 static void hold(struct turn *t, bool start) {
     bool recompute = t->stage->recompute;
-    bool keeps = sl_sched_keeps_slot(&t->e->view, t->seat); /* I has and leaves what F took */
+    bool keeps = sl_sched_keeps_slot(&t->e->view, t->seat); /* I keeps the slot that F took */
     switch ((enum sl_kind)t->a->kind) {
     case SL_FORWARD:
         if (start) {
@@ -115,7 +115,7 @@ static void hand_over(struct turn *t, const struct sl_edge *edge, bool grad, int
         fill_input(t, seat, pool, sl_sched_deps_ordinal(&t->e->view, other, x) % count, x);
 }
 
-/* Are the inputs here? Raises *start to the arrival of the last. */
+/* Have all inputs arrived? Raises *start to the last arrival. */
 static bool inputs_ready(struct turn *t, int64_t *start) {
     bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->out_count : t->stage->in_count;
@@ -154,7 +154,7 @@ static struct sl_out_buffer *output_of(const struct turn *t, const struct sl_poo
     return &t->e->outs[pool->in + ordinal % pool->count];
 }
 
-/* Pieces that leave the worker; with `write` the others are handed over to stages here. */
+/* Counts the pieces sent to other workers; with `write`, passes the others to local stages. */
 static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
     const struct sl_edge *edge = &t->e->plan->edges[edge_number];
     int other = grad ? edge->from : edge->to;
@@ -177,8 +177,8 @@ static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
     return remote;
 }
 
-/* May the outputs be written? Raises *start to the time the last transfer has left. What stays on
- * this worker needs no output buffer. */
+/* Are the output buffers free? Raises *start to the end of their last transfer. Local pieces need no
+ * output buffer. */
 static bool outputs_free(struct turn *t, int64_t *start) {
     bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->in_count : t->stage->out_count;
@@ -247,7 +247,7 @@ static int64_t pass_time(const struct turn *t) {
     return dur / size * samples + (dur % size * samples + size - 1) / size;
 }
 
-/* What a pass takes more after its worker has waited for it. */
+/* Extra time of a pass after a wait. */
 static int64_t cold_time(const struct turn *t, int64_t waited) {
     const struct sl_cold *cold = &t->e->opts->cold;
     int64_t all = t->a->kind == SL_FORWARD ? cold->f_ns : cold->b_ns;
@@ -256,7 +256,7 @@ static int64_t cold_time(const struct turn *t, int64_t waited) {
     return waited >= cold->after_ns ? all : all * waited / cold->after_ns;
 }
 
-/* Workers are not equally fast at all times. */
+/* Scales the duration by the worker's tempo. */
 static int64_t at_tempo(const struct turn *t, int64_t dur) {
     const struct sl_tempo *tempo = &t->e->opts->tempo;
     if (!tempo->passes)
@@ -331,7 +331,7 @@ static bool do_send(struct turn *t) {
     return true;
 }
 
-/* --- stepping together --- */
+/* --- global steps --- */
 
 static struct sl_parts_sim *parts_of(struct turn *t, int group) {
     struct sl_parts_sim *parts = &t->e->parts[group][t->a->version % SL_PARTS_KEPT];
@@ -346,7 +346,7 @@ static bool in_group(const struct turn *t, int group) {
            (sl_sched_group_size(plan, group) > 1 && sl_sched_in_group(plan, group, t->a->stage));
 }
 
-/* Are all parts of these groups there? *ready is raised to the time when they are. */
+/* Are all parts of these groups complete? Raises *ready to the time when they are. */
 static bool all_given(struct turn *t, bool spoken_for, int64_t *ready) {
     const struct sl_plan *plan = t->e->plan;
     for (int g = 0; g < sl_sched_verdict(plan) + !spoken_for; g++) {
@@ -377,7 +377,7 @@ static bool give_part(struct turn *t) {
     return true;
 }
 
-/* The worker's last part of a group waits for the group; the others are only counted. */
+/* The worker's last part of a group waits for the group; earlier parts are only counted. */
 static bool do_reduce(struct turn *t) {
     struct sl_meeting_sim *m = &t->e->meetings[t->a->slot];
     struct sl_group_part *part = t->w->parts;

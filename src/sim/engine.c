@@ -7,7 +7,7 @@
 bool sl_sim_event_before(const struct sl_event *a, const struct sl_event *b) {
     if (a->time_ns != b->time_ns)
         return a->time_ns < b->time_ns;
-    if ((a->channel < 0) != (b->channel < 0)) /* workers first, then all that became ready */
+    if ((a->channel < 0) != (b->channel < 0)) /* workers before transfers */
         return a->channel < 0;
     return a->worker != b->worker ? a->worker < b->worker : a->order < b->order;
 }
@@ -36,7 +36,7 @@ static struct sl_event next_event(struct sl_engine *e) {
     return top;
 }
 
-/* If the worker waits, look at it again. */
+/* Puts a blocked worker back into the list. */
 void sl_sim_engine_wake(struct sl_engine *e, int worker) {
     struct sl_worker_sim *w = &e->workers[worker];
     if (w->queued || !w->waiting)
@@ -81,7 +81,7 @@ static sl_err run_segment(struct sl_engine *e, int segment, int32_t rep) {
         e->workers[w].queued = true;
         SL_PUSH(&e->ready, w);
     }
-    while (e->ready.count) { /* a stack: whoever was woken last has its data in the cache */
+    while (e->ready.count) { /* a stack: the last one woken has its data in the cache */
         int w = e->ready.at[--e->ready.count];
         e->workers[w].queued = false;
         run_worker(e, w, segment);
@@ -120,7 +120,7 @@ static void go_on(struct sl_engine *e, int worker) {
     const struct sl_action *action;
     w->queued = w->waiting = false;
     while ((action = next_action(e, worker))) {
-        if (w->now > e->now) { /* come back when it is free */
+        if (w->now > e->now) { /* continue when it is free */
             w->queued = true;
             sl_sim_engine_event(e, (struct sl_event){w->now, -1, worker, 0});
             return;
@@ -159,7 +159,7 @@ static void free_border(struct border *b) {
     free(b->busy_ns);
 }
 
-/* Add `times` more periods like the last one to everything that is counted. */
+/* Adds `times` copies of the last period to all totals. */
 static void repeat(struct sl_engine *e, const struct border *a, const struct border *b,
                    int64_t times) {
     int workers = e->plan->worker_count;
@@ -172,7 +172,7 @@ static void repeat(struct sl_engine *e, const struct border *a, const struct bor
         e->seat_out[i].busy_ns += times * (b->busy_ns[workers + i] - a->busy_ns[workers + i]);
 }
 
-/* Cuts `rest` repetitions off: what follows them comes that much earlier. */
+/* Removes `rest` repetitions: later actions come earlier by that time. */
 static void skip(struct sl_engine *e, const struct border *a, const struct border *b, int32_t cycle,
                  int32_t rest) {
     int32_t times = rest / cycle;
@@ -187,8 +187,8 @@ static bool alike(const struct border *a, const struct border *b) {
            memcmp(a->state, b->state, sizeof *b->state * (size_t)b->count) == 0;
 }
 
-/* The last borders: what comes may repeat itself after several repetitions, as where replicas take
- * turns on a wire. */
+/* States at the last period borders. A cycle may span several repetitions, for example if replicas
+ * take turns on a wire. */
 enum { BORDERS = 16 };
 struct watch {
     struct border at[BORDERS];
@@ -203,8 +203,8 @@ static void close_watch(struct watch *watch) {
         free_border(&watch->at[i]);
 }
 
-/* Was everything like this before? Then of the `rest` repetitions that nobody has begun those that
- * make whole rounds are left out. */
+/* If the state equals an earlier one, skips whole cycles of the `rest` repetitions that no worker
+ * has begun. */
 static void look_back(struct sl_engine *e, struct watch *watch, int32_t rest) {
     struct border now = border_of(e);
     for (int i = 0; i < BORDERS && !watch->over; i++)
@@ -239,7 +239,7 @@ static sl_err run_segments(struct sl_engine *e) {
     return run_segment(e, SL_EPILOGUE, e->view.reps);
 }
 
-/* Everybody has a few repetitions behind and is in the middle of one; the latest of them. */
+/* The latest repetition, once every worker has finished a few. */
 static bool all_repeat(const struct sl_engine *e, int32_t *latest) {
     for (int w = 0; w < e->plan->worker_count; w++) {
         if (e->workers[w].segment != SL_PERIOD || e->workers[w].rep < 2)
@@ -282,7 +282,7 @@ static sl_err run_queue(struct sl_engine *e) {
     return SL_OK;
 }
 
-/* Everything after the repetitions that were not played happens later. */
+/* Shifts everything after the skipped repetitions. */
 static void shift(struct sl_engine *e) {
     e->end_ns += e->skip_ns;
     e->last_step_ns += e->skip_ns;
@@ -291,7 +291,7 @@ static void shift(struct sl_engine *e) {
             e->worker_out[w].last_ns += e->skip_ns;
 }
 
-/* Every action after every other, and every transfer too: no time can be later than that. */
+/* Upper bound on all times: every action and every transfer in sequence. */
 static sl_err check_range(const struct sl_engine *e) {
     double longest = 0, slowest = 0, latency = 0, actions = 0, bytes = 0;
     for (int i = 0; i < e->plan->stage_count; i++)

@@ -1,14 +1,14 @@
-/* The simulator's machine. Private to sim/.
+/* State of a running simulation. Private to sim/.
  *
  *     engine.c   the loops: segment by segment, or by an event queue when wires are shared
- *     action.c   what each action does
+ *     action.c   start, duration and memory of each action
  *     net.c      channels, transfers, wires
- *     state.c    memory of the machine
- *     steady.c   has a period become a copy of the one before?
+ *     state.c    allocation
+ *     steady.c   detects that periods repeat
  *
- * Workers may run ahead of each other, because they only share in-order channels and meetings: the
- * times come out the same in any order. Only when two channels share a wire does the order matter;
- * then everything happens in order of time through the queue.
+ * Workers share only in-order channels and reductions, so one may run ahead of the others without
+ * changing any time. If two channels share a wire, the order matters; then an event queue runs
+ * everything in order of time.
  */
 #ifndef SL_SIM_ENGINE_H
 #define SL_SIM_ENGINE_H
@@ -25,9 +25,9 @@ struct sl_in {     /* an input buffer: the pieces of one micro-batch over one ed
 };
 
 struct sl_out_buffer {
-    int32_t to_send; /* pieces whose SEND is to come */
-    int32_t pending; /* sends whose transfer has no time yet */
-    int64_t free_ns; /* when the last transfer has left it */
+    int32_t to_send; /* pieces not yet sent */
+    int32_t pending; /* sends whose transfer has no start time yet */
+    int64_t free_ns; /* end of the last transfer out of it */
 };
 
 struct sl_pool_state {
@@ -51,33 +51,33 @@ struct sl_worker_sim {
     int64_t at; /* next action of the segment */
     int32_t rep;
     int8_t segment;
-    bool waiting; /* for somebody else; queued: will be looked at */
+    bool waiting; /* blocked; queued: in the list of workers to run */
     bool queued, in_send, in_meeting;
-    int64_t resume_ns; /* a SEND that has waited goes on at this time; -1: not yet */
+    int64_t resume_ns; /* a blocked SEND continues at this time; -1: not yet known */
     int64_t bytes;
     int64_t span;   /* next in its lane */
-    int64_t passes; /* begun, where they have a tempo */
+    int64_t passes; /* started; counted only with a tempo */
     struct sl_group_part *parts;
     int part_count;
 };
 
 struct sl_meeting_sim {
-    int32_t version; /* complete up to this one, at done_ns */
+    int32_t version; /* last complete one, at done_ns */
     int32_t arrived;
     int64_t done_ns, group_dur_ns; /* of that one */
     int64_t latest_ns, dur_ns;     /* of the next */
 };
 
-/* Stepping together: a group's parts for one version. The last few versions are kept in a ring. */
+/* Global steps: the parts of a group for one version. A ring keeps the last few versions. */
 enum { SL_PARTS_KEPT = 16 };
 struct sl_parts_sim {
     int32_t version, given;
-    int64_t done_ns; /* latest part, and what a reduction takes */
+    int64_t done_ns; /* latest part plus the reduction */
 };
 
-struct sl_sim_post { /* one end of a message that waits for the other */
+struct sl_sim_post { /* one end of a message, waiting for the other */
     int64_t at_ns, buffer, span, bytes;
-    int64_t start_ns; /* of the transfer, when it has landed; at_ns is then its arrival */
+    int64_t start_ns; /* landed: start of the transfer; at_ns is its arrival */
 };
 
 struct sl_queue {
@@ -88,17 +88,17 @@ struct sl_queue {
 struct sl_channel_sim {
     int from, to;
     struct sl_queue sends, recvs;
-    struct sl_queue landed; /* has its times, and waits for its RECV */
+    struct sl_queue landed; /* transfers with times, waiting for their RECV */
     int64_t latency_ns, bytes_per_s;
     int wires[SL_SIM_WIRES];
     int wire_count;
     int64_t last_ns;  /* start of the previous transfer: in order */
-    int64_t in_queue; /* pairs that have their event */
+    int64_t in_queue; /* pairs with an event */
 };
 
 struct sl_event { /* ties: workers first, then transfers by sender and its program order */
     int64_t time_ns;
-    int32_t channel; /* -1: a worker goes on; else its oldest pair may start */
+    int32_t channel; /* -1: a worker continues; else the oldest pair of the channel may start */
     int32_t worker;  /* or the sender */
     int64_t order;
 };
@@ -106,7 +106,7 @@ struct sl_event { /* ties: workers first, then transfers by sender and its progr
 struct sl_engine {
     struct sl_arena scratch;
     const struct sl_plan *plan;
-    struct sl_sched view; /* with as many repetitions as are played */
+    struct sl_sched view; /* the schedule with the number of simulated repetitions */
     const struct sl_sim_opts *opts;
     const int64_t (*dur_ns)[SL_KIND_COUNT];
     bool uneven; /* some micro-batches are short */
@@ -118,7 +118,7 @@ struct sl_engine {
     int64_t in_count, out_count;
     struct sl_meeting_sim *meetings; /* [group] */
     int *group_size;
-    struct sl_parts_sim (*parts)[SL_PARTS_KEPT]; /* [group, last: the verdict][version % kept] */
+    struct sl_parts_sim (*parts)[SL_PARTS_KEPT]; /* [group, last: global step][version % kept] */
     SL_VEC(struct sl_channel_sim) channels;
     int32_t *channel_table; /* hash of (from, to) */
     int64_t channel_room;
@@ -128,7 +128,7 @@ struct sl_engine {
     SL_VEC(int) ready;
     SL_VEC(struct sl_event) events;
     int64_t now;           /* of the event queue */
-    int64_t skip_ns;       /* of repetitions that were not played */
+    int64_t skip_ns;       /* time of skipped repetitions */
     struct sl_lane *lanes; /* NULL: no timeline */
     struct sl_sim_worker *worker_out;
     struct sl_sim_seat *seat_out;
@@ -145,11 +145,11 @@ int sl_sim_channel_find(const struct sl_engine *e, int from, int to);
 void sl_sim_channel_add(struct sl_engine *e, int from, int to);
 void sl_sim_channel_wires(struct sl_engine *e);
 void sl_sim_channel_match(struct sl_engine *e, int channel);
-void sl_sim_channel_time(struct sl_engine *e, int channel); /* the oldest pair gets its times */
+void sl_sim_channel_time(struct sl_engine *e, int channel); /* sets the times of the oldest pair */
 void sl_sim_queue_push(struct sl_queue *queue, struct sl_sim_post post);
 int64_t sl_sim_message_bytes(const struct sl_engine *e, const struct sl_action *a);
 
-/* action.c: false = the worker waits. */
+/* action.c: false: the worker is blocked. */
 bool sl_sim_engine_do(struct sl_engine *e, int worker, const struct sl_action *action);
 
 /* engine.c */

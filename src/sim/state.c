@@ -1,5 +1,5 @@
-/* Memory of the machine: buffers by slot, never by micro-batch, so that a run of any number of
- * repetitions needs the same. */
+/* Allocation. Buffers exist per slot, not per micro-batch: memory does not depend on the number of
+ * repetitions. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void open_parts(struct sl_engine *e, int worker) {
     SL_VEC_FREE(&parts);
 }
 
-/* One look at all messages: which channels there are and which pools they use. */
+/* Finds the channels and the pools that they use. */
 static void scan(struct sl_engine *e, int worker, const struct sl_actions *list) {
     const struct sl_plan *plan = e->plan;
     for (int64_t i = 0; i < list->count; i++) {
@@ -62,7 +62,7 @@ static void scan(struct sl_engine *e, int worker, const struct sl_actions *list)
         struct sl_pool_state *state =
             &e->seats[sl_sched_seat(plan, a->stage, worker)].pools[pool - SL_POOL_EDGES];
         if (state->used && plan->stages[a->stage].width == 1 && e->plain[a->edge])
-            continue; /* a plain edge has one channel each way, and it is known */
+            continue; /* a plain edge has one channel per direction, already known */
         state->used = true;
         sl_sim_channel_add(e, send ? worker : a->peer, send ? a->peer : worker);
     }

@@ -1,10 +1,10 @@
-/* Has a period become a copy of the one before?
+/* Detects that a period repeats an earlier one.
  *
- * At a border all that the future depends on is: the workers' clocks, and of buffers, wires and
- * meetings the times that are still ahead of somebody's clock. Taken relative to the earliest
- * clock, with slots turned back to repetition 0, two equal states have equal futures, shifted in
- * time. With the event queue workers are in the middle of different repetitions: then where each of
- * them is, what it waits for and the queue itself belong to the state, too.
+ * At a border the future depends on the workers' clocks and on those times of buffers, wires and
+ * reductions that lie after the earliest clock. The state is taken relative to that clock, with
+ * slots rotated back to repetition 0. Equal states have equal futures, shifted in time. With the
+ * event queue, workers are inside different repetitions; then the state also has the position and
+ * the wait of each worker and the queue.
  */
 #include "sim/engine.h"
 
@@ -20,7 +20,7 @@ struct state {
 
 static void put(struct state *s, int64_t value) { s->at[s->count++] = value; }
 
-/* A time that nobody can notice any more is as good as the earliest clock. */
+/* Times before the earliest clock have no effect any more: all of them count as that clock. */
 static void put_time(struct state *s, int64_t time_ns) {
     put(s, time_ns > s->base_ns ? time_ns - s->base_ns : 0);
 }
@@ -59,7 +59,7 @@ static void put_channel(struct state *s, const struct sl_channel_sim *c) {
         put_time(s, c->landed.vec.at[i].at_ns);
 }
 
-/* ---- in the middle of repetitions ---- */
+/* ---- inside repetitions ---- */
 
 static void put_worker(struct state *s, const struct sl_worker_sim *w, int32_t reps) {
     put(s, (int64_t)w->rep - reps);
@@ -76,7 +76,7 @@ static int compare_events(const void *a, const void *b) {
     return sl_sim_event_before(x, y) ? -1 : sl_sim_event_before(y, x);
 }
 
-/* In the order in which they come; their ties are decided by what is only shifted. */
+/* In queue order; shifting all events keeps the order of equal times. */
 static void put_events(struct state *s) {
     struct sl_engine *e = s->e;
     size_t bytes = sizeof(struct sl_event) * (size_t)e->events.count;
@@ -102,7 +102,7 @@ static void put_queue(struct state *s, int32_t reps) {
         put(s, e->channels.at[i].in_queue);
     for (int i = 0; i < sl_sched_group_count(e->plan); i++) {
         const struct sl_meeting_sim *m = &e->meetings[i];
-        put(s, m->version ? (int64_t)m->version - reps : INT64_MIN); /* may never meet */
+        put(s, m->version ? (int64_t)m->version - reps : INT64_MIN); /* 0: never reduced */
         put_time(s, m->done_ns);
         put(s, m->group_dur_ns);
         put(s, m->dur_ns);
