@@ -308,7 +308,7 @@ static void bench_optimizer(const char *name, const struct options *o,
     item.io.scratch = fill(sl_optim_scratch_bytes(&param) / 4 + 1, 0);
     int tensors = 3 + 2 * optim.row->state_count; /* w read and written, g read, state both */
     int64_t best = INT64_MAX;
-    for (int i = 0; i < (optim.row->elementwise ? 25 : 3); i++) {
+    for (int i = 0; i < (optim.row->whole_matrix ? 3 : 25); i++) {
         int64_t start = now(o->threads == 1);
         sl_device_cpu_step(sl_device_cpu_optim_best(), pool, &item, 1, &room);
         int64_t ns = now(o->threads == 1) - start;

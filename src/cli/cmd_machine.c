@@ -110,8 +110,8 @@ static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                        const struct sl_machine **out) {
     const struct sl_device_row *row;
     SL_TRY(sl_job_device_find(sl_args_text(args, "--device", "cpu"), &row));
-    return row->apart ? sl_profile_machine_devices(arena, row, out)
-                      : sl_profile_machine_here(arena, out);
+    return row->is_host ? sl_profile_machine_here(arena, out)
+                        : sl_profile_machine_devices(arena, row, out);
 }
 
 /* Other devices of this host. */

@@ -80,10 +80,10 @@ sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
         return sl_err_context(err, "this process was started as one of several ranks; under srun, "
                                    "'--transport tcp' needs no MPI");
     SL_TRY(err);
-    if (strcmp(row->name, "threads") == 0)
+    if (row->one_process)
         return SL_OK;
     struct sl_comm_job job;
-    bool mpi = strstr(row->name, "mpi") != NULL; /* MPI knows rank and size itself */
+    bool mpi = row->has_launcher;
     if (!mpi)
         SL_TRY(sl_comm_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));

@@ -164,6 +164,8 @@ struct sl_transport {
     const char *name, *brief;
     const char *module;   /* file that holds the rest of the row; NULL: this build does */
     const char *made_for; /* of a module: the library it was built for; NULL: none */
+    bool one_process;     /* connects threads of one process: there is one rank */
+    bool has_launcher;    /* its own launcher numbers the ranks (MPI): open ignores the job */
     sl_err (*open)(const struct sl_comm_job *job, struct sl_comm **out); /* job: may be NULL */
     sl_err (*settle)(struct sl_comm *comm, sl_err err);
     void (*close)(struct sl_comm *comm);

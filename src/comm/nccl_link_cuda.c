@@ -34,5 +34,6 @@ const struct sl_transport sl_comm_transport_nccl = {
 const struct sl_transport sl_comm_transport_nccl_mpi = {
     .name = "nccl-mpi",
     .brief = "the same within an MPI job (never run on two GPUs)",
+    .has_launcher = true,
     .open = open_nccl_mpi,
 };

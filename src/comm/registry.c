@@ -18,12 +18,14 @@ static const struct sl_transport mpi = {
     .name = "mpi",
     .brief = "workers are ranks of an MPI job, or threads of them",
     .module = "libsluice_mpi.so",
+    .has_launcher = true,
 };
 
 static const struct sl_transport mpi_p2p = {
     .name = "mpi-p2p",
     .brief = "the same by messages only, as between hosts",
     .module = "libsluice_mpi.so",
+    .has_launcher = true,
 };
 
 const struct sl_transport *const sl_comm_transports[] = {

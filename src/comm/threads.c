@@ -231,6 +231,7 @@ static sl_err sum_end(struct sl_group *base, int member) {
 const struct sl_transport sl_comm_transport_threads = {
     .name = "threads",
     .brief = "workers are threads of one process",
+    .one_process = true,
     .open = open_comm,
     .settle = settle,
     .close = close_comm,

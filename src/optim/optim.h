@@ -103,7 +103,9 @@ struct sl_optimizer {
     int state_count;
     const char
         *state[SL_OPTIM_STATE]; /* "exp_avg": names in checkpoints, torch's where torch has it */
-    bool elementwise;           /* any range of elements may be stepped on its own */
+    bool whole_matrix;          /* a step needs the whole matrix; else any range of elements */
+    bool nesterov;              /* elementwise, along beta*m + (1-beta)*g of the new momentum m */
+    const char *momentum;       /* name of the hyper-parameter beta; NULL: no momentum */
     enum sl_delta delta_from;
     const char *direction; /* Delta as a formula, for people */
     /* Scalars of step t. */

@@ -101,7 +101,7 @@ sl_err sl_optim_policy_serves(const struct sl_policy_use *use, const char *rule,
     if (!has_word(row->rules, rule))
         return sl_fail(SL_ERR_REFUSED, "policy '%s' does not go with version rule '%s': %s",
                        row->name, rule, row->why);
-    if (optim && optim->row && row->optimizers && !has_word(row->optimizers, optim->row->name))
+    if (optim && optim->row && row->needs_nesterov && !optim->row->nesterov)
         return sl_fail(SL_ERR_REFUSED, "policy '%s' does not go with optimizer '%s': %s", row->name,
                        optim->row->name, row->why_optimizer);
     return SL_OK;

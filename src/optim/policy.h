@@ -60,11 +60,11 @@ enum sl_policy_kept {
 
 struct sl_policy {
     const char *name, *brief;
-    const char *note;       /* formula and source, a line or two */
-    const char *rules;      /* names of the version rules it serves, a space between */
-    const char *why;        /* why not with the others */
-    const char *optimizers; /* names of those it serves, NULL: all; and why not others */
-    const char *why_optimizer;
+    const char *note;          /* formula and source, a line or two */
+    const char *rules;         /* names of the version rules it serves, a space between */
+    const char *why;           /* why not with the others */
+    bool needs_nesterov;       /* serves only optimizers with Nesterov's momentum */
+    const char *why_optimizer; /* why not the others */
     const struct sl_hyper *hyper;
     enum sl_policy_kept kept;
     /* The first pass of an iteration on a stage, in each direction, fixes version and prediction

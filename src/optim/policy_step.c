@@ -91,8 +91,7 @@ static const struct sl_hyper nesterov_hyper[] = {
 
 static void nesterov(const struct sl_policy_use *use, const struct sl_policy_at *at,
                      struct sl_optim *optim) {
-    const char *name = strcmp(optim->row->name, "nadam") == 0 ? "beta1" : "beta";
-    int i = sl_optim_hyper_find(optim->row->hyper, sl_str(name));
+    int i = sl_optim_hyper_find(optim->row->hyper, sl_str(optim->row->momentum));
     double max = sl_optim_policy_value(use, "beta"), own = optim->hyper[i];
     if (sl_optim_policy_value(use, "graded") != 0)
         max = own + (double)at->height * (max - own) / (double)at->depth;
@@ -105,7 +104,7 @@ const struct sl_policy sl_optim_policy_nesterov_async = {
     .note = "torch.optim.NAdam with beta1 = 0.99 and decoupled decay on stashed weights (D.8)",
     .rules = "stash vsync newest twobw",
     .why = "",
-    .optimizers = "nadam nesterov",
+    .needs_nesterov = true,
     .why_optimizer = "the look-ahead is Nesterov's; use 'nadam:decoupled=1' or 'nesterov:ema=1'",
     .hyper = nesterov_hyper,
     .momentum = nesterov,

@@ -83,7 +83,7 @@ static void check_same(const char *what, const struct sl_optimizer *row, const c
         off += (double)(a[i] - b[i]) * (double)(a[i] - b[i]);
         size += (double)b[i] * (double)b[i];
     }
-    if (!row->elementwise && off <= 1e-10 * size)
+    if (row->whole_matrix && off <= 1e-10 * size)
         return;
     for (int64_t i = 0; i < count; i++)
         if (memcmp(a + i, b + i, sizeof *a) != 0)
@@ -172,7 +172,7 @@ static void no_rule_is_missing(void **state) {
             const struct sl_device_cpu_rule *rule = sl_device_cpu_optims[i]->rules;
             while (rule->name && strcmp(rule->name, sl_optim_rows[r]->name) != 0)
                 rule++;
-            assert_true(rule->name || !sl_optim_rows[r]->elementwise);
+            assert_true(rule->name || sl_optim_rows[r]->whole_matrix);
         }
 }
 

@@ -92,7 +92,7 @@ static void compare(const struct sl_optim_param *param, const struct tensors *t,
         size += (double)t->host[which][i] * (double)t->host[which][i];
     }
     bool same = memcmp(got, t->host[which], bytes) == 0;
-    if (row->elementwise ? !same : !(sqrt(off) <= 2e-3 * sqrt(size)))
+    if (!row->whole_matrix ? !same : !(sqrt(off) <= 2e-3 * sqrt(size)))
         fail_msg("%s, %s: tensor %d of %lld elements is off by %.3g", device->row->name, row->name,
                  which, (long long)t->count, sqrt(off / (size > 0 ? size : 1)));
     free(got);

@@ -102,7 +102,7 @@ static void elementwise_rows_can_be_cut(void **state) {
             struct sl_step_io io = io_of(&whole, 0, COUNT);
             row->step(&coef, &io);
             for (int64_t from = 0; from < COUNT;) {
-                int64_t share = row->elementwise ? 1 + (from * 5 + t) % 17 : COUNT;
+                int64_t share = row->whole_matrix ? COUNT : 1 + (from * 5 + t) % 17;
                 share = share < COUNT - from ? share : COUNT - from;
                 io = io_of(&cut, from, share);
                 io.delta = NULL;
@@ -113,6 +113,57 @@ static void elementwise_rows_can_be_cut(void **state) {
         if (memcmp(whole.w, cut.w, sizeof cut.w) != 0 ||
             memcmp(whole.state, cut.state, sizeof cut.state) != 0)
             fail_msg("%s: bits depend on how the parameter is cut", row->name);
+    }
+}
+
+/* whole_matrix: one element of the gradient changes other weights; else only its own. */
+static void whole_matrix_rows_mix_elements(void **state) {
+    (void)state;
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        struct sl_optim_param param = param_of(sl_optim_rows[r]);
+        struct tensors at[2];
+        for (int i = 0; i < 2; i++) {
+            struct sl_step_coef coef = sl_optim_coef(&param, 1, rate(1), 1);
+            fill(&at[i]);
+            draw(&at[i], 1);
+            at[i].g[0] += (float)i;
+            struct sl_step_io io = io_of(&at[i], 0, COUNT);
+            param.optim.row->step(&coef, &io);
+        }
+        bool others = memcmp(at[0].w + 1, at[1].w + 1, sizeof(float) * (COUNT - 1)) != 0;
+        if (others != param.optim.row->whole_matrix)
+            fail_msg("%s: whole_matrix is %d", param.optim.row->name,
+                     param.optim.row->whole_matrix);
+    }
+}
+
+/* nesterov: with the usual values the momentum `beta` already counts in the first step. */
+static void nesterov_rows_look_ahead(void **state) {
+    (void)state;
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        struct sl_optim_param param = param_of(sl_optim_rows[r]);
+        const struct sl_optimizer *row = param.optim.row;
+        float delta[2];
+        if (row->whole_matrix || !row->momentum) {
+            assert_false(row->nesterov);
+            continue;
+        }
+        int beta = sl_optim_hyper_find(row->hyper, sl_str(row->momentum));
+        assert_true(beta >= 0);
+        for (int i = 0; i < 2; i++) {
+            struct tensors at;
+            param.optim.hyper[beta] = i ? 0.5 : 0.9;
+            struct sl_step_coef coef = sl_optim_coef(&param, 1, rate(1), 1);
+            fill(&at);
+            draw(&at, 1);
+            struct sl_step_io io = io_of(&at, 0, COUNT);
+            float before = at.w[0];
+            row->step(&coef, &io);
+            delta[i] = at.w[0] - before;
+        }
+        bool depends = fabsf(delta[0] - delta[1]) > 1e-3f * fabsf(delta[0]);
+        if (depends != row->nesterov)
+            fail_msg("%s: nesterov is %d", row->name, row->nesterov);
     }
 }
 
@@ -335,6 +386,8 @@ int main(void) {
         cmocka_unit_test(rows_are_complete),
         cmocka_unit_test(direction_is_what_was_subtracted),
         cmocka_unit_test(elementwise_rows_can_be_cut),
+        cmocka_unit_test(whole_matrix_rows_mix_elements),
+        cmocka_unit_test(nesterov_rows_look_ahead),
         cmocka_unit_test(float_follows_double),
         cmocka_unit_test(state_is_all_there_is),
         cmocka_unit_test(text_round_trips),

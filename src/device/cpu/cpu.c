@@ -309,6 +309,7 @@ static sl_err cpu_norm_sq(struct sl_device *device, const struct sl_norm_item *i
 const struct sl_device_row sl_device_cpu = {
     .name = "cpu",
     .brief = "cores of this machine",
+    .is_host = true,
     .halves = true,
     .missing = cpu_missing,
     .open = cpu_open,

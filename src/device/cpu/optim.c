@@ -54,7 +54,7 @@ struct line {
 };
 
 static bool is_elementwise(const struct sl_step_item *item) {
-    return item->param->optim.row->elementwise;
+    return !item->param->optim.row->whole_matrix;
 }
 
 static void line_part(void *ctx, int thread, int threads) {
@@ -129,7 +129,7 @@ void sl_device_cpu_step(const struct sl_device_cpu_optim *optim, struct sl_devic
     line_run(&line, pool);
     for (int i = 0; i < count; i++) {
         const struct sl_optimizer *row = items[i].param->optim.row;
-        if (row->elementwise)
+        if (!row->whole_matrix)
             continue;
         const struct matrix_rule *rule = matrix_rule_of(row);
         if (rule)

@@ -186,6 +186,20 @@ static sl_err run_items(sl_cuda_device *cuda, item *list, int count, i64 blocks,
     return sl_cuda_check(cudaGetLastError(), predicts ? "prediction" : "optimizer step");
 }
 
+/* Kernels of optimizers that step whole matrices. */
+static const struct {
+    const char *name;
+    sl_err (*step)(sl_cuda_device *cuda, const sl_step_item *item);
+} matrix_rules[] = {{"muon", sl_cuda_muon}};
+
+static sl_err step_matrix(sl_cuda_device *cuda, const sl_step_item *item) {
+    const char *name = item->param->optim.row->name;
+    for (int i = 0; i < SL_COUNT(matrix_rules); i++)
+        if (strcmp(matrix_rules[i].name, name) == 0)
+            return matrix_rules[i].step(cuda, item);
+    return sl_fail(SL_ERR_REFUSED, "optimizer '%s' is not run on GPUs", name);
+}
+
 extern "C" sl_err sl_cuda_step(sl_device *device, const sl_step_item *items, int count) {
     sl_cuda_device *cuda = sl_cuda_of(device);
     item *list = (item *)sl_realloc(NULL, sizeof *list * (size_t)(count + 1));
@@ -197,10 +211,7 @@ extern "C" sl_err sl_cuda_step(sl_device *device, const sl_step_item *items, int
         item it = item_from(&items[i], blocks);
         if (it.rule == RULES) {
             sl_cuda_touch(cuda, items[i].io.w, items[i].io.count * 4);
-            err = strcmp(items[i].param->optim.row->name, "muon") == 0
-                      ? sl_cuda_muon(cuda, &items[i])
-                      : sl_fail(SL_ERR_REFUSED, "optimizer '%s' is not run on GPUs",
-                                items[i].param->optim.row->name);
+            err = step_matrix(cuda, &items[i]);
             continue;
         }
         enum sl_half half = SL_HALF_NOT;
