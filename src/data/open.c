@@ -72,8 +72,9 @@ static sl_err read_source(struct opening *o, const struct sl_data_spec *spec) {
             return unknown_kind(word);
         source += word.length + 1;
     }
-    if (strcmp(source, "synthetic") == 0 && !o->data->kind) {
-        o->data->kind = find_kind(SL_STR("synthetic"));
+    const struct sl_data_kind *bare = find_kind(sl_str(source));
+    if (bare && !bare->files_max && !o->data->kind) { /* a kind without files is a source */
+        o->data->kind = bare;
         source += strlen(source);
     }
     o->paths = source;

@@ -187,20 +187,6 @@ static void join_neighbours(struct divide *d, const int *places, int count, int 
 
 /* ---- describing ---- */
 
-static enum sl_layer_kind layer_kind(const char *op) {
-    static const struct {
-        const char *op;
-        enum sl_layer_kind kind;
-    } rows[] = {
-        {"attention", SL_LAYER_ATTENTION}, {"conv2d", SL_LAYER_CONV}, {"embed", SL_LAYER_EMBED},
-        {"embed_bag", SL_LAYER_EMBED},     {"lstm", SL_LAYER_LSTM},   {"matmul", SL_LAYER_PRODUCT},
-    };
-    for (int i = 0; i < SL_COUNT(rows); i++)
-        if (strcmp(rows[i].op, op) == 0)
-            return rows[i].kind;
-    return SL_LAYER_KINDS;
-}
-
 static void count_node(struct divide *d, struct sl_component *c, int index, int n) {
     const struct sl_node *node = &d->flow.graph->nodes.at[n];
     c->flops += d->flops[n];
@@ -215,8 +201,8 @@ static void count_node(struct divide *d, struct sl_component *c, int index, int 
 
 static void count_place(struct divide *d, struct sl_component *c, int index, int place) {
     int n = d->flow.node_of[place];
-    enum sl_layer_kind kind = layer_kind(d->flow.graph->nodes.at[n].op->name);
-    if (kind != SL_LAYER_KINDS)
+    enum sl_layer_kind kind = d->flow.graph->nodes.at[n].op->layer;
+    if (kind != SL_LAYER_NONE)
         c->layers[kind]++;
     c->weighted += d->flow.weighted[place];
     count_node(d, c, index, n);

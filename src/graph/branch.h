@@ -16,15 +16,6 @@
 
 #include "graph/graph.h"
 
-enum sl_layer_kind {
-    SL_LAYER_ATTENTION,
-    SL_LAYER_CONV,
-    SL_LAYER_LSTM,
-    SL_LAYER_PRODUCT,
-    SL_LAYER_EMBED,
-    SL_LAYER_KINDS,
-};
-
 struct sl_component {
     int segment;
     int *nodes; /* those that carry the structure, in order */

@@ -2,9 +2,9 @@
  *
  * An op is one const struct in one file of op/, listed in op/registry.c. Gradients are per input:
  * grad(g, i) emits nodes that compute the gradient of input i from the gradients of the outputs.
- * So autodiff can tag every backward node I (gradient of an activation) or W (gradient of a
- * parameter), and unused gradients are never emitted. If two inputs need the same node (the gates
- * of an lstm), it is emitted once.
+ * Because each input is asked for on its own, autodiff can tag every backward node I (gradient of
+ * an activation) or W (gradient of a parameter), and dead gradient work is never emitted. Two
+ * inputs may ask for the same node (an lstm's gates): equal nodes are emitted once.
  */
 #ifndef SL_GRAPH_OP_H
 #define SL_GRAPH_OP_H
@@ -68,7 +68,7 @@ struct sl_infer {
 /* "matmul: inner sizes differ: ..." */
 sl_err sl_graph_infer_fail(const struct sl_infer *infer, const char *fmt, ...) SL_PRINTF(2, 3);
 
-/* Shapes and attributes of a node with a known B, for its cost functions. */
+/* What an op sees of itself when it is asked for cost, with B put in. */
 struct sl_op_view {
     const union sl_attr *attr;
     int in_count, out_count;
@@ -76,7 +76,7 @@ struct sl_op_view {
     bool present[SL_MAX_IN];
 };
 
-/* The gradient of one node under construction; see sl_graph_grad_* below. */
+/* Gradient of one node; see sl_grad_* below. */
 struct sl_grad {
     struct sl_graph *graph;
     int node;      /* forward node */
@@ -88,8 +88,8 @@ struct sl_grad {
     sl_err err;        /* sticky */
 };
 
-/* Emits a node of the named op and returns its first output (-1 after an error). `attr` has one
- * entry per attribute of the op; NULL: all defaults. */
+/* Emit a node of the named op and return its first output (-1 after an error). `attr` may be NULL
+ * when all attributes have defaults; it has one entry per row of the op's table. */
 int sl_graph_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *in,
                        const union sl_attr *attr);
 /* Input i of the forward node, -1 when it is absent (also when the node has fewer inputs). */
@@ -116,57 +116,65 @@ struct sl_ref {
     int64_t samples;      /* of this micro-batch: the B that was put in */
 };
 
-/* Properties that passes, planners and optimizers treat specially. */
-enum sl_op_role {
-    SL_ROLE_NONE,
-    SL_ROLE_ADD,     /* adds its inputs: closes a residual branch */
-    SL_ROLE_CONCAT,  /* joins its inputs along an axis */
-    SL_ROLE_LOOKUP,  /* gathers rows of its weight: an embedding */
-    SL_ROLE_PRODUCT, /* dominated by matrix products: runs at the peak of the dtype */
-    SL_ROLE_SPLIT,   /* cuts its input along an axis */
+/* Kinds of layers. An op and those of its gradients have the same kind. */
+enum sl_layer_kind {
+    SL_LAYER_NONE, /* cheap: elementwise, norms, shapes, losses */
+    SL_LAYER_ATTENTION,
+    SL_LAYER_CONV,
+    SL_LAYER_LSTM,
+    SL_LAYER_PRODUCT, /* matrix product */
+    SL_LAYER_EMBED,   /* looks rows up in a table */
+    SL_LAYER_KINDS,
 };
+
+/* How an op joins branches of the model. */
+enum sl_join { SL_JOIN_NONE, SL_JOIN_ADD, SL_JOIN_CONCAT };
 
 struct sl_op {
     const char *name;
     const char *brief;                /* one line */
     const char *inputs;               /* "x w bias?" ; '?' optional, last one "xs*": any number */
-    const char *outputs;              /* "y" or "y mean rstd": a model sees the first one unless it
-                                         assigns several */
-    int grad_outputs;                 /* number of outputs that have gradients, from the first on;
-                                         0: one. The others only feed the backward pass */
+    const char *outputs;              /* "y" or "y mean rstd": only the first is seen by models
+                                         unless they take several */
+    int grad_outputs;                 /* gradients flow through the first so many, 0: one; others
+                                         are kept for the backward pass, no loss may read them */
     const struct sl_attr_desc *attrs; /* ends with {0}, or NULL */
     bool internal;                    /* emitted by gradients only, not for model files */
     bool is_view;                     /* output 0 is input 0 with another shape */
-    enum sl_op_role role;
+    bool is_split;                    /* outputs are the parts of input 0 */
+    enum sl_join join;
+    enum sl_layer_kind layer;
+    unsigned exact_out;               /* outputs (bits) that stay fp32 in programs of 16 bits */
+    unsigned strided_in, strided_out; /* operands (bits) that may be parts of wider rows */
     sl_err (*infer)(struct sl_infer *infer);
     double (*flops)(const struct sl_op_view *view);
     double (*bytes)(const struct sl_op_view *view); /* traffic; NULL: elements in + out, 4 bytes */
     int (*grad)(struct sl_grad *grad, int input);   /* value id or -1: no gradient; NULL: none */
     void (*ref)(const struct sl_ref *ref);
-    /* If evaluation differs from training (dropout, batchnorm): the op that replaces it in an
-     * evaluation graph, with the same inputs and attributes. */
+    /* An op whose evaluation differs from training (dropout, batchnorm): the name of the op that
+     * replaces it in an evaluation graph; it takes the same inputs and attributes. */
     const char *eval_op;
     /* After a forward pass, the state at input `in` takes the value of output `out`. */
     int update_count;
     struct {
         int out, in;
     } updates[2];
-    /* Losses only: the input whose items are counted for the mean; -1: samples. */
+    /* Losses: which input says how many items count, -1 = samples. Valid only when is_loss. */
     bool is_loss;
     int count_input, count_attr; /* attr: the value to ignore, -1 = none */
 };
 
-/* Attributes by name, for readers and writers. */
+/* Attributes by text, for readers and writers. */
 int sl_graph_op_attr_count(const struct sl_op *op);
 int sl_graph_op_find_attr(const struct sl_op *op, struct sl_str name); /* -1 when absent */
-/* Fills in defaults; SL_ERR_INPUT names a required attribute that is not in the bits of `given`. */
+/* The defaults; SL_ERR_INPUT names an attribute that must be given and was not (`given` bits). */
 SL_MUST_CHECK sl_err sl_graph_op_defaults(const struct sl_op *op, unsigned given,
                                           union sl_attr attr[SL_MAX_ATTR]);
 /* Index of a choice of an enum, -1 when unknown. */
 int sl_graph_attr_choice(const struct sl_attr_desc *desc, struct sl_str name);
 void sl_graph_attr_put(struct sl_text *text, const struct sl_attr_desc *desc,
                        const union sl_attr *attr);
-/* A number in the syntax of the model language: integers beyond 2^48 are floats, -0 is 0. */
+/* A number as the model language reads it: whole numbers beyond 2^48 are floats there, -0 is 0. */
 void sl_graph_attr_put_float(struct sl_text *text, double value);
 bool sl_graph_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a,
                          const union sl_attr *b);

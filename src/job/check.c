@@ -18,7 +18,7 @@ static sl_err check_needs(const struct sl_job *job) {
         bool used, out;
     } needs[] = {
         {"schedule", *job->schedule, false},
-        {"policy", strcmp(job->policy, "none") != 0, false},
+        {"policy", !sl_optim_policy_is_none(job->policy), false},
         {"workers", job->workers > 0, false},
         {"replicas", job->replicas > 0, false},
         {"slack", sl_job_has(job, "slack"), false},

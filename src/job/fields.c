@@ -8,9 +8,9 @@
 
 static const char *const dtypes[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 static const char *const scopes[] = {"global", "stage", NULL};
-static const char *const cuts[] = {"even", "branches", NULL};
+static const char *const cuts[] = {"even", "branches", NULL}; /* not an entry: cuts */
 static const char *const binds[] = {"auto", "cores", "none", NULL};
-static const char *const saves[] = {"async", "sync", NULL};
+static const char *const saves[] = {"async", "sync", NULL}; /* not an entry: ways to save */
 
 #define ROW(name, kind, fallback, low, high, choices, role, brief)                                 \
     { #name, kind, offsetof(struct sl_job, name), fallback, low, high, choices, role, brief }

@@ -19,10 +19,10 @@ static void ref(const struct sl_ref *r) {
 
 const struct sl_op sl_op_add = {
     .name = "add",
-    .role = SL_ROLE_ADD,
     .brief = "a + b with broadcasting",
     .inputs = "a b",
     .outputs = "y",
+    .join = SL_JOIN_ADD,
     .infer = sl_op_infer_broadcast,
     .flops = sl_op_flops_elementwise,
     .grad = grad,

@@ -170,11 +170,13 @@ static const struct sl_attr_desc attrs[] = {
 
 const struct sl_op sl_op_attention = {
     .name = "attention",
-    .role = SL_ROLE_PRODUCT,
     .brief = "scaled dot-product attention: causal, cross, padding mask, grouped queries",
     .inputs = "q k v mask?",
     .outputs = "y lse",
     .attrs = attrs,
+    .layer = SL_LAYER_ATTENTION,
+    .exact_out = 2,
+    .strided_in = 7,
     .infer = infer,
     .flops = flops,
     .grad = grad,
@@ -237,12 +239,14 @@ static void ref_grad(const struct sl_ref *r) {
 
 const struct sl_op sl_op_attention_dqkv = {
     .name = "attention_dqkv",
-    .role = SL_ROLE_PRODUCT,
     .brief = "gradients of attention with respect to q, k and v",
     .inputs = "dy q k v y lse mask?",
     .outputs = "dq dk dv",
     .attrs = attrs,
     .internal = true,
+    .layer = SL_LAYER_ATTENTION,
+    .strided_in = 14,
+    .strided_out = 7,
     .infer = infer_grad,
     .flops = flops_grad,
     .ref = ref_grad,

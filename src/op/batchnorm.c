@@ -112,6 +112,7 @@ const struct sl_op sl_op_batchnorm = {
     .inputs = "x w b mean var",
     .outputs = "y mean rstd new_mean new_var",
     .attrs = attrs,
+    .exact_out = 30,
     .infer = infer,
     .flops = flops,
     .grad = grad,

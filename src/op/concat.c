@@ -58,11 +58,11 @@ static const struct sl_attr_desc attrs[] = {{"axis", SL_ATTR_INT, "-1", NULL}, {
 
 const struct sl_op sl_op_concat = {
     .name = "concat",
-    .role = SL_ROLE_CONCAT,
     .brief = "join tensors along one axis",
     .inputs = "xs*",
     .outputs = "y",
     .attrs = attrs,
+    .join = SL_JOIN_CONCAT,
     .infer = infer,
     .flops = sl_op_flops_none,
     .grad = grad,

@@ -162,11 +162,11 @@ static const struct sl_attr_desc attrs[] = {CONV_ATTRS, {0}};
 
 const struct sl_op sl_op_conv2d = {
     .name = "conv2d",
-    .role = SL_ROLE_PRODUCT,
     .brief = "convolution of images with stride, padding, dilation and groups",
     .inputs = "x w bias?",
     .outputs = "y",
     .attrs = attrs,
+    .layer = SL_LAYER_CONV,
     .infer = infer,
     .flops = flops,
     .grad = grad,
@@ -196,12 +196,12 @@ static void ref_dw(const struct sl_ref *r) {
 
 const struct sl_op sl_op_conv2d_dw = {
     .name = "conv2d_dw",
-    .role = SL_ROLE_PRODUCT,
     .brief = "gradient of conv2d with respect to w",
     .inputs = "dy x",
     .outputs = "dw",
     .attrs = grad_attrs,
     .internal = true,
+    .layer = SL_LAYER_CONV,
     .infer = infer_grad,
     .flops = flops_dw,
     .ref = ref_dw,
@@ -209,12 +209,12 @@ const struct sl_op sl_op_conv2d_dw = {
 
 const struct sl_op sl_op_conv2d_dx = {
     .name = "conv2d_dx",
-    .role = SL_ROLE_PRODUCT,
     .brief = "gradient of conv2d with respect to x",
     .inputs = "dy w",
     .outputs = "dx",
     .attrs = grad_attrs,
     .internal = true,
+    .layer = SL_LAYER_CONV,
     .infer = infer_grad,
     .flops = flops_dx,
     .ref = ref_dx,

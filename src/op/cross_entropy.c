@@ -90,6 +90,7 @@ const struct sl_op sl_op_cross_entropy = {
     .inputs = "logits targets",
     .outputs = "loss lse",
     .attrs = attrs,
+    .exact_out = 3,
     .infer = infer,
     .flops = flops,
     .grad = grad,

@@ -47,10 +47,10 @@ static void ref(const struct sl_ref *r) {
 
 const struct sl_op sl_op_embed = {
     .name = "embed",
-    .role = SL_ROLE_LOOKUP,
     .brief = "rows of a table by index",
     .inputs = "table indices",
     .outputs = "y",
+    .layer = SL_LAYER_EMBED,
     .infer = infer,
     .flops = sl_op_flops_none,
     .bytes = bytes,
@@ -77,12 +77,12 @@ static const struct sl_attr_desc attrs_dw[] = {{"rows", SL_ATTR_INT, NULL, NULL}
 
 const struct sl_op sl_op_embed_dw = {
     .name = "embed_dw",
-    .role = SL_ROLE_LOOKUP,
     .brief = "gradient of embed with respect to the table",
     .inputs = "dy indices",
     .outputs = "dw",
     .attrs = attrs_dw,
     .internal = true,
+    .layer = SL_LAYER_EMBED,
     .infer = infer_dw,
     .flops = flops_dw,
     .ref = ref_dw,

@@ -75,11 +75,11 @@ static const struct sl_attr_desc attrs[] = {{"mode", SL_ATTR_ENUM, "sum", "sum|m
 
 const struct sl_op sl_op_embed_bag = {
     .name = "embed_bag",
-    .role = SL_ROLE_LOOKUP,
     .brief = "rows of a table for bags of indices, summed, averaged or concatenated",
     .inputs = "table indices",
     .outputs = "y",
     .attrs = attrs,
+    .layer = SL_LAYER_EMBED,
     .infer = infer,
     .flops = flops,
     .bytes = bytes,
@@ -123,12 +123,12 @@ static const struct sl_attr_desc attrs_dw[] = {
 
 const struct sl_op sl_op_embed_bag_dw = {
     .name = "embed_bag_dw",
-    .role = SL_ROLE_LOOKUP,
     .brief = "gradient of embed_bag with respect to the table",
     .inputs = "dy indices",
     .outputs = "dw",
     .attrs = attrs_dw,
     .internal = true,
+    .layer = SL_LAYER_EMBED,
     .infer = infer_dw,
     .flops = flops_dw,
     .ref = ref_dw,

@@ -73,6 +73,7 @@ const struct sl_op sl_op_layernorm = {
     .inputs = "x w b?",
     .outputs = "y mean rstd",
     .attrs = attrs,
+    .exact_out = 6,
     .infer = infer,
     .flops = flops,
     .grad = grad,

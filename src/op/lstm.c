@@ -130,11 +130,12 @@ static void ref(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm = {
     .name = "lstm",
-    .role = SL_ROLE_PRODUCT,
     .brief = "one LSTM layer over a sequence",
     .inputs = "x w_ih w_hh bias_ih? bias_hh? h0? c0?",
     .outputs = "y c gates",
     .grad_outputs = 2,
+    .layer = SL_LAYER_LSTM,
+    .exact_out = 7,
     .infer = infer,
     .flops = flops,
     .grad = grad,

@@ -72,11 +72,12 @@ static void ref_dgates(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm_dgates = {
     .name = "lstm_dgates",
-    .role = SL_ROLE_PRODUCT,
     .brief = "gradient of an lstm's gates before their non-linearity, through time",
     .inputs = "gates c w_hh c0? dy? dc?",
     .outputs = "dgates dh0 dc0",
     .internal = true,
+    .layer = SL_LAYER_LSTM,
+    .exact_out = 7,
     .infer = infer_dgates,
     .flops = flops_dgates,
     .ref = ref_dgates,
@@ -97,11 +98,12 @@ static void ref_hprev(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm_hprev = {
     .name = "lstm_hprev",
-    .role = SL_ROLE_PRODUCT,
     .brief = "the output of an lstm, shifted by one step",
     .inputs = "y h0?",
     .outputs = "shifted",
     .internal = true,
+    .layer = SL_LAYER_LSTM,
+    .exact_out = 1,
     .infer = sl_op_infer_same,
     .flops = sl_op_flops_none,
     .ref = ref_hprev,

@@ -125,11 +125,11 @@ static const struct sl_attr_desc attrs[] = {
 
 const struct sl_op sl_op_matmul = {
     .name = "matmul",
-    .role = SL_ROLE_PRODUCT,
     .brief = "matrix product, batched, either side transposed, with a bias",
     .inputs = "a b bias?",
     .outputs = "y",
     .attrs = attrs,
+    .layer = SL_LAYER_PRODUCT,
     .infer = infer,
     .flops = flops,
     .grad = grad,

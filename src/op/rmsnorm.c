@@ -60,6 +60,7 @@ const struct sl_op sl_op_rmsnorm = {
     .inputs = "x w?",
     .outputs = "y rstd",
     .attrs = attrs,
+    .exact_out = 2,
     .infer = infer,
     .flops = flops,
     .grad = grad,

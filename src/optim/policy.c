@@ -63,6 +63,10 @@ sl_err sl_optim_policy_parse(const char *text, struct sl_policy_use *out) {
     return SL_OK;
 }
 
+bool sl_optim_policy_is_none(const char *text) {
+    return strcmp(text, sl_optim_policy_none.name) == 0;
+}
+
 void sl_optim_policy_put(struct sl_text *text, const struct sl_policy_use *use) {
     static const struct sl_hyper nothing[] = {{0}};
     if (!use->row)

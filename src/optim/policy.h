@@ -88,6 +88,7 @@ const struct sl_policy *sl_optim_policy_find(struct sl_str name); /* NULL when a
 
 /* "pipemare:K=200"; "none" gives row NULL. Unknown names and values name the nearest. */
 SL_MUST_CHECK sl_err sl_optim_policy_parse(const char *text, struct sl_policy_use *out);
+bool sl_optim_policy_is_none(const char *text);
 void sl_optim_policy_put(struct sl_text *text, const struct sl_policy_use *use);
 double sl_optim_policy_value(const struct sl_policy_use *use, const char *name);
 

@@ -9,23 +9,8 @@
  */
 #include "pass/build.h"
 
-#include <string.h>
-
-/* Outputs that stay fp32, as a bit mask. */
-static const struct {
-    const char *op;
-    unsigned outputs;
-} exact[] = {
-    {"attention", 2}, /* lse */
-    {"batchnorm", 30},  {"cross_entropy", 3}, {"layernorm", 6}, {"lstm", 7},
-    {"lstm_dgates", 7}, {"lstm_hprev", 1},    {"rmsnorm", 2},
-};
-
 static bool is_exact_output(const struct sl_node *node, int slot) {
-    for (int i = 0; i < SL_COUNT(exact); i++)
-        if (strcmp(exact[i].op, node->op->name) == 0)
-            return exact[i].outputs >> slot & 1;
-    return false;
+    return node->op->exact_out >> slot & 1;
 }
 
 /* The value whose memory `value` views, in the whole graph. */

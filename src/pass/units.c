@@ -39,7 +39,7 @@ static void join_nodes(const struct sl_graph *graph, bool (*has_kernel)(const ch
         const struct sl_node *node = &graph->nodes.at[n];
         join(of, n, group[n]);
         int from = node->in_count ? producer(graph, node->in[0]) : -1;
-        if (from >= 0 && (node->op->is_view || node->op->role == SL_ROLE_SPLIT))
+        if (from >= 0 && (node->op->is_view || node->op->is_split))
             join(of, n, from);
     }
 }

@@ -7,22 +7,8 @@
  */
 #include "pass/build.h"
 
-#include <string.h>
-
-/* Inputs and outputs that may be parts of wider rows, as bit masks. */
-static const struct {
-    const char *op;
-    unsigned in, out;
-} strided[] = {
-    {"attention", 7, 0},
-    {"attention_dqkv", 14, 7},
-};
-
 static unsigned strided_mask(const struct sl_op *op, bool out) {
-    for (int i = 0; i < SL_COUNT(strided); i++)
-        if (strcmp(op->name, strided[i].op) == 0)
-            return out ? strided[i].out : strided[i].in;
-    return 0;
+    return out ? op->strided_out : op->strided_in;
 }
 
 struct readers { /* a list of readers per value, through views */
@@ -191,10 +177,10 @@ void sl_pass_build_views(struct sl_build *b) {
     find_roots(b);
     struct readers r = list_readers(b);
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {
-        enum sl_op_role role = b->graph->nodes.at[n].op->role;
-        if (role == SL_ROLE_SPLIT)
+        const struct sl_op *op = b->graph->nodes.at[n].op;
+        if (op->is_split)
             try_split(b, &r, (int)n);
-        else if (role == SL_ROLE_CONCAT)
+        else if (op->join == SL_JOIN_CONCAT)
             try_concat(b, &r, (int)n);
     }
     spread(b);

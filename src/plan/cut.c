@@ -5,9 +5,8 @@
 #include "plan/cut.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* Flops of a forward node and of its gradient, per sample. */
+/* Flops of a forward node and of all that its gradient takes, for one sample. */
 static double *node_costs(const struct sl_graph *graph, struct sl_arena *arena) {
     double *cost = SL_NEW(arena, double, graph->forward_count);
     for (int64_t n = 0; n < graph->nodes.count; n++) {
@@ -28,8 +27,8 @@ static bool *find_borders(const struct sl_graph *graph, bool (*has_kernel)(const
     for (int n = 0; n < count; n++)
         last[group[n]] = n;
     for (int n = 0, open_until = 0; n < count; n++) {
-        border[n] = n > open_until && !graph->nodes.at[n].op->is_view &&
-                    graph->nodes.at[n].op->role != SL_ROLE_SPLIT;
+        border[n] =
+            n > open_until && !graph->nodes.at[n].op->is_view && !graph->nodes.at[n].op->is_split;
         if (last[group[n]] > open_until)
             open_until = last[group[n]];
     }
@@ -66,7 +65,8 @@ static int count_stages(const struct sl_graph *graph, const int *stage_of) {
     return graph->forward_count ? stage_of[graph->forward_count - 1] + 1 : 0;
 }
 
-/* The greedy cut may need fewer runs than requested: halves the costliest run that can be cut. */
+/* Greedy may need fewer runs than asked for: halve the costliest run that can be cut until there
+ * are enough. */
 static bool split_largest(const struct sl_plan_cut_costs *c, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;

@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "op/registry.h"
 
-#include <string.h>
-
 enum { SIDE = 512 };
 
 struct bench {
@@ -48,7 +46,7 @@ static sl_err open_memory(struct bench *b) {
 }
 
 static bool is_product(const struct sl_instr *instr) {
-    return strcmp(instr->op->name, "matmul") == 0;
+    return instr->op->layer == SL_LAYER_PRODUCT;
 }
 
 static sl_err after(void *ctx, int instr) {

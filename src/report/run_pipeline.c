@@ -62,7 +62,7 @@ static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[
     parts[0] = (struct part){"weights", weights};
     parts[1] = (struct part){"gradients", pools[SL_POOL_GRAD].count * pools[SL_POOL_GRAD].bytes};
     parts[2] = (struct part){"optimizer", stage->bytes.state};
-    parts[3] = (struct part){"stash", stash}; /* not an entry: a kind of memory */
+    parts[3] = (struct part){"stash", stash}; /* not an entry: a part of memory */
     parts[4] = (struct part){"messages", messages};
     parts[5] = (struct part){"workspace", stage->bytes.work};
     return 6;

@@ -272,7 +272,7 @@ static sl_err read_all(struct reader *r) {
         SL_TRY(sl_json_next(&r->json));
         if (r->json.event == SL_JSON_OBJECT_END)
             break;
-        if (sl_str_is(r->json.string, "sluice")) /* not an entry: a key of the file */
+        if (sl_str_is(r->json.string, "sluice")) /* not an entry: a key */
             SL_TRY(read_head(r));
         else if (sl_str_is(r->json.string, "traceEvents"))
             SL_TRY(read_events(r));

@@ -209,8 +209,12 @@ void sl_search_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
 
 /* ---- times ---- */
 
+static bool is_product(const struct sl_op *op) {
+    return op->layer != SL_LAYER_NONE && op->layer != SL_LAYER_EMBED;
+}
+
 static double node_ns(const struct builder *b, const struct sl_node *node,
-                      const struct sl_cost_device_kind *kind, int64_t samples) {
+                      const struct sl_device_kind *kind, int64_t samples) {
     struct sl_op_view view;
     if (node->op->is_view)
         return 0;
@@ -222,14 +226,14 @@ static double node_ns(const struct builder *b, const struct sl_node *node,
         bytes += view.present[i] ? (double)sl_graph_shape_numel(&view.in[i], 1) : 0;
     for (int i = 0; i < view.out_count && !node->op->bytes; i++)
         bytes += (double)sl_graph_shape_numel(&view.out[i], 1);
-    double peak = sl_cost_kind_flops(kind, node->op->role == SL_ROLE_PRODUCT ? b->precision->math
-                                                                             : SL_MATH_FP32);
+    double peak =
+        sl_cost_kind_flops(kind, is_product(node->op) ? b->precision->math : SL_MATH_FP32);
     double compute = flops / peak, move = bytes * b->precision->element / kind->stream;
     return (double)kind->overhead_ns + 1e9 * (compute > move ? compute : move);
 }
 
 static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
-                       const struct sl_cost_device_kind *kind) {
+                       const struct sl_device_kind *kind) {
     const struct sl_cost *cost = b->spec->cost;
     if (cost && cost->step_bytes_per_s > 0)
         return (int64_t)llround(1e9 * (double)unit->params / cost->step_bytes_per_s);
@@ -237,7 +241,7 @@ static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
     return (int64_t)llround(1e9 * moved / kind->stream);
 }
 
-static void estimate(struct builder *b, int64_t samples, const struct sl_cost_device_kind *kind,
+static void estimate(struct builder *b, int64_t samples, const struct sl_device_kind *kind,
                      struct sl_unit_time *out) {
     double(*sum)[3] = sl_arena_alloc(b->arena, (int64_t)sizeof *sum * b->p->unit_count);
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {

@@ -27,10 +27,14 @@ struct roles {
 };
 
 static roles roles_of(const sl_instr *instr) {
-    if (strcmp(instr->kernel, "conv2d_dx") == 0)
-        return {SL_DNN_CONV_DX, OUT, 1, 0};
-    if (strcmp(instr->kernel, "conv2d_dw") == 0)
-        return {SL_DNN_CONV_DW, 1, OUT, 0};
+    static const struct {
+        const char *kernel;
+        roles at;
+    } table[] = {{"conv2d_dx", {SL_DNN_CONV_DX, OUT, 1, 0}},
+                 {"conv2d_dw", {SL_DNN_CONV_DW, 1, OUT, 0}}};
+    for (int i = 0; i < SL_COUNT(table); i++)
+        if (strcmp(instr->kernel, table[i].kernel) == 0)
+            return table[i].at;
     return {SL_DNN_CONV, 0, 1, OUT};
 }
 

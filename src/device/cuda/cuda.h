@@ -110,6 +110,7 @@ struct sl_cuda_kernel {
     /* Scratch that the device's libraries ask for, the kernel's own included; the call has no
      * addresses yet. NULL: none. */
     int64_t (*library_bytes)(const struct sl_cuda_call *call);
+    bool draws; /* uses the seed of the step */
 };
 
 /* Tables, one per family of kernels; ends with NULL. */

@@ -112,7 +112,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
                 instr->in[k].dtype = exec->program->dtype;
                 exec->halved = true;
             }
-        exec->draws |= strstr(instr->kernel, "dropout") != NULL;
+        exec->draws |= kernel->draws;
     }
     return SL_OK;
 }

@@ -174,11 +174,11 @@ static sl_err k_interaction_dx(const sl_cuda_call *call) {
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_features[] = {
-    {"alpha_dropout", k_alpha_dropout},
-    {"alpha_dropout_dx", k_alpha_dropout_dx},
+    {"alpha_dropout", k_alpha_dropout, NULL, false, NULL, true},
+    {"alpha_dropout_dx", k_alpha_dropout_dx, NULL, false, NULL, true},
     {"dot_interaction", k_interaction},
     {"dot_interaction_dx", k_interaction_dx},
-    {"dropout", k_dropout},
+    {"dropout", k_dropout, NULL, false, NULL, true},
     {"rope", k_rope},
     {},
 };

@@ -14,30 +14,43 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_plain_sum(struct sl_cuda_device *cuda, const struct sl_instr *instr) {
+    (void)cuda;
+    return instr->in[0].numel == instr->in[1].numel;
+}
+
+static bool is_channel_sum(struct sl_cuda_device *cuda, const struct sl_instr *instr) {
+    const int64_t *x = instr->in[0].shape.dim, *y = instr->out[0].shape.dim;
+    (void)cuda;
+    return instr->in[0].shape.rank == 4 && instr->out[0].shape.rank == 4 && y[0] == 1 &&
+           y[1] == x[1] && y[2] == 1 && y[3] == 1;
+}
+
 /* Operands (as bits) that may lie either way; `alike`: all of them the same. */
 /* clang-format off */
 static const struct known {
     const char *kernel;
     unsigned in, out;
     bool alike;
+    bool (*takes)(struct sl_cuda_device *cuda, const struct sl_instr *instr); /* NULL: always */
 } known[] = {
-    {"add", 3, 1, true},
-    {"batchnorm", 1, 1, true},
-    {"batchnorm_dw", 3, 0, true},
-    {"batchnorm_dx", 3, 1, true},
-    {"batchnorm_grad", 3, 1, true},
-    {"batchnorm_relu", 33, 1, true},      /* x and r */
-    {"batchnorm_relu_grad", 67, 1, true}, /* dy, x and z */
-    {"conv2d", 1, 1, false},
-    {"conv2d_dw", 3, 0, false},
-    {"conv2d_dx", 1, 1, false},
-    {"global_avgpool", 1, 0, false},
-    {"global_avgpool_dx", 0, 1, false},
-    {"maxpool", 1, 3, true},
-    {"maxpool_dx", 3, 1, true},
-    {"relu", 1, 1, true},
-    {"relu_dx", 3, 1, true},
-    {"sum_to", 1, 0, false},
+    {"add", 3, 1, true, is_plain_sum},
+    {"batchnorm", 1, 1, true, NULL},
+    {"batchnorm_dw", 3, 0, true, NULL},
+    {"batchnorm_dx", 3, 1, true, NULL},
+    {"batchnorm_grad", 3, 1, true, NULL},
+    {"batchnorm_relu", 33, 1, true, NULL},      /* x and r */
+    {"batchnorm_relu_grad", 67, 1, true, NULL}, /* dy, x and z */
+    {"conv2d", 1, 1, false, sl_cuda_conv_last_takes},
+    {"conv2d_dw", 3, 0, false, sl_cuda_conv_last_takes},
+    {"conv2d_dx", 1, 1, false, sl_cuda_conv_last_takes},
+    {"global_avgpool", 1, 0, false, NULL},
+    {"global_avgpool_dx", 0, 1, false, NULL},
+    {"maxpool", 1, 3, true, NULL},
+    {"maxpool_dx", 3, 1, true, NULL},
+    {"relu", 1, 1, true, NULL},
+    {"relu_dx", 3, 1, true, NULL},
+    {"sum_to", 1, 0, false, is_channel_sum},
 };
 /* clang-format on */
 
@@ -69,22 +82,11 @@ static bool is_image(const struct sl_operand *o) {
            (o->space == SL_SPACE_SLOT || o->space == SL_SPACE_WORK);
 }
 
-static bool is_channel_sum(const struct sl_instr *instr) {
-    const int64_t *x = instr->in[0].shape.dim, *y = instr->out[0].shape.dim;
-    return instr->in[0].shape.rank == 4 && instr->out[0].shape.rank == 4 && y[0] == 1 &&
-           y[1] == x[1] && y[2] == 1 && y[3] == 1;
-}
-
 static const struct known *find_known(struct sl_cuda_device *cuda, const struct sl_instr *instr) {
     for (int i = 0; i < SL_COUNT(known); i++) {
         if (strcmp(known[i].kernel, instr->kernel) != 0)
             continue;
-        if (strncmp(instr->kernel, "conv2d", 6) == 0)
-            return sl_cuda_conv_last_takes(cuda, instr) ? &known[i] : NULL;
-        if (strcmp(instr->kernel, "sum_to") == 0)
-            return is_channel_sum(instr) ? &known[i] : NULL;
-        bool same = strcmp(instr->kernel, "add") != 0 || instr->in[0].numel == instr->in[1].numel;
-        return same ? &known[i] : NULL;
+        return !known[i].takes || known[i].takes(cuda, instr) ? &known[i] : NULL;
     }
     return NULL;
 }
