@@ -20,12 +20,12 @@ sl_err sl_comm_crew_meet(struct sl_crew *crew) {
     return sl_comm_gate_wait(crew->gate, round_full, &round);
 }
 
-struct sl_slice sl_comm_slice_of(int64_t count, int i, int n) {
+struct sl_crew_slice sl_comm_slice_of(int64_t count, int i, int n) {
     enum { LINE = 16 }; /* floats */
     int64_t lines = (count + LINE - 1) / LINE;
     int64_t first = lines * i / n * LINE, end = lines * (i + 1) / n * LINE;
     end = end < count ? end : count;
-    return (struct sl_slice){first, end > first ? end - first : 0};
+    return (struct sl_crew_slice){first, end > first ? end - first : 0};
 }
 
 /* Floats: on the host a block stays in a core's cache, elsewhere it is worth a launch. */
@@ -44,7 +44,7 @@ void sl_comm_adder_close(struct sl_adder *adder) {
 
 /* Block by block in memory of its own, because `out` may be any of the terms. */
 sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms, int term_count,
-                         struct sl_slice slice, float *out) {
+                         struct sl_crew_slice slice, float *out) {
     struct sl_device *device = adder->device;
     const struct sl_device_row *row = device->row;
     for (int64_t at = slice.first; at < slice.first + slice.count; at += adder->floats) {

@@ -15,10 +15,10 @@ struct sl_crew {
 SL_MUST_CHECK sl_err sl_comm_crew_meet(struct sl_crew *crew);
 
 /* Part i of n of a vector of `count` floats: whole cache lines. */
-struct sl_slice {
+struct sl_crew_slice {
     int64_t first, count;
 };
-struct sl_slice sl_comm_slice_of(int64_t count, int i, int n);
+struct sl_crew_slice sl_comm_slice_of(int64_t count, int i, int n);
 
 /* An adder: a device with a little memory of its own. */
 struct sl_adder {
@@ -30,7 +30,7 @@ SL_MUST_CHECK sl_err sl_comm_adder_open(struct sl_adder *adder, struct sl_device
 void sl_comm_adder_close(struct sl_adder *adder);
 /* out[i] = terms[0][i] + terms[1][i] + ... over a slice; out may be one of the terms. */
 SL_MUST_CHECK sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms,
-                                       int term_count, struct sl_slice slice, float *out);
+                                       int term_count, struct sl_crew_slice slice, float *out);
 
 /* into |= from, over `count` words of 64 bits. */
 void sl_comm_merge_words(void *into, const void *from, int64_t count);

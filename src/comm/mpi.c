@@ -32,7 +32,7 @@ enum { FAILURE_TAG = 1 };
 static const struct sl_post_row post_row;
 static const int64_t patience_ns = 5000000000;
 
-sl_err mpi_check(int code, const char *call) {
+sl_err sl_comm_mpi_check(int code, const char *call) {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     if (code == MPI_SUCCESS)
@@ -166,7 +166,7 @@ static void announce(struct mpi_comm *comm) {
     comm->announced = true;
     comm->told->err = (int)sl_comm_gate_error(&comm->post.base.gate);
     /* What we heard from others says already whose it is. */
-    if (comm->failed_ranks > 0 || comm->told->err == SL_OK || mpi_life_lost(comm) > 0)
+    if (comm->failed_ranks > 0 || comm->told->err == SL_OK || sl_comm_mpi_life_lost(comm) > 0)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
     else
         snprintf(comm->told->message, sizeof comm->told->message, "rank %d: %s",
@@ -256,7 +256,7 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
     comm->heard = sl_realloc(NULL, sizeof *comm->heard);
     sl_err err = start_mpi(comm);
     if (err == SL_OK && shares)
-        err = mpi_node_open(comm);
+        err = sl_comm_mpi_node_open(comm);
     if (err != SL_OK) {
         free_comm(comm);
         return err;
@@ -267,7 +267,7 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
     comm->hear.done = hear;
     if (comm->post.base.ranks > 1) {
         listen(comm);
-        mpi_life_open(comm);
+        sl_comm_mpi_life_open(comm);
     }
     *out = &comm->post.base;
     return SL_OK;
@@ -278,7 +278,7 @@ static bool hear_all(struct mpi_comm *comm) {
     int64_t end = sl_clock_ns() + patience_ns;
     while (sl_clock_ns() < end) {
         poll(comm);
-        if (comm->failed_ranks + mpi_life_lost(comm) >= comm->post.base.ranks - 1)
+        if (comm->failed_ranks + sl_comm_mpi_life_lost(comm) >= comm->post.base.ranks - 1)
             return true;
         sched_yield();
     }
@@ -292,7 +292,7 @@ static void stop_mpi(struct mpi_comm *comm) {
         MPI_Request_free(&comm->requests[i]);
     }
     unlock(&comm->post);
-    mpi_node_close(comm, atomic_load(&comm->post.base.gate.failed));
+    sl_comm_mpi_node_close(comm, atomic_load(&comm->post.base.gate.failed));
     MPI_Comm_free(&comm->world);
     MPI_Comm_free(&comm->control);
     if (comm->own_init)
@@ -307,7 +307,7 @@ static sl_err settle(struct sl_comm *base, sl_err err) {
     if (err != SL_OK)
         sl_comm_gate_fail(&base->gate, err);
     sl_err first = sl_comm_gate_error(&base->gate);
-    base->broken = first != SL_OK && (!hear_all(comm) || mpi_life_lost(comm) > 0);
+    base->broken = first != SL_OK && (!hear_all(comm) || sl_comm_mpi_life_lost(comm) > 0);
     while (base->speaker < base->rank && sl_comm_is_lost(base, base->speaker))
         base->speaker++;
     return first;
@@ -315,7 +315,7 @@ static sl_err settle(struct sl_comm *base, sl_err err) {
 
 static void close_comm(struct sl_comm *base) {
     if (!base->broken)
-        mpi_life_close((struct mpi_comm *)base);
+        sl_comm_mpi_life_close((struct mpi_comm *)base);
     if (base->broken)
         MPI_Abort(((struct mpi_comm *)base)->world, (int)base->gate.err);
     stop_mpi((struct mpi_comm *)base);
@@ -329,7 +329,7 @@ static const struct sl_post_row post_row = {
     .send_sync = mpi_issend,
     .receive = mpi_irecv,
     .drop = mpi_drop,
-    .share = mpi_node_share,
+    .share = sl_comm_mpi_node_share,
 };
 
 static sl_err open_mpi(const struct sl_comm_job *job, struct sl_comm **out) {

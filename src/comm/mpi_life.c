@@ -122,7 +122,7 @@ static sl_err meet(struct mpi_comm *comm, const struct place *place, struct in_a
     return SL_OK;
 }
 
-void mpi_life_open(struct mpi_comm *comm) {
+void sl_comm_mpi_life_open(struct mpi_comm *comm) {
     struct sl_comm *base = &comm->post.base;
     struct place place = {0};
     int fd = -1, at = 0;
@@ -139,11 +139,11 @@ void mpi_life_open(struct mpi_comm *comm) {
         close(fd);
     if (!all_say(comm, go && err == SL_OK)) {
         sl_log_note("no signs of life beside MPI: a lost rank is noticed by mpirun only");
-        mpi_life_close(comm);
+        sl_comm_mpi_life_close(comm);
     }
 }
 
-void mpi_life_close(struct mpi_comm *comm) {
+void sl_comm_mpi_life_close(struct mpi_comm *comm) {
     struct sl_comm *base = &comm->post.base;
     if (base->life) {
         sl_comm_gate_set_outer(&base->life->gate, NULL);
@@ -152,7 +152,7 @@ void mpi_life_close(struct mpi_comm *comm) {
     base->life = NULL;
 }
 
-int mpi_life_lost(struct mpi_comm *comm) {
+int sl_comm_mpi_life_lost(struct mpi_comm *comm) {
     int lost = 0;
     for (int r = 0; comm->post.base.life && r < comm->post.base.ranks; r++)
         lost += r != comm->post.base.rank && sl_comm_is_lost(&comm->post.base, r);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-sl_err mpi_node_open(struct mpi_comm *comm) {
+sl_err sl_comm_mpi_node_open(struct mpi_comm *comm) {
     const struct sl_comm *base = &comm->post.base;
     int first = base->rank;
     SL_TRY(SL_MPI(MPI_Comm_split_type(comm->world, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL,
@@ -30,7 +30,7 @@ static int node_rank_of(const struct mpi_comm *comm, int rank) {
 enum { WINDOW_BYTES = 21 << 10 };
 
 /* Windows are freed at the end: a channel that closes need not wait for others to close theirs. */
-sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out) {
+sl_err sl_comm_mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out) {
     struct mpi_comm *comm = (struct mpi_comm *)post;
     bool mine = owner == post->base.rank;
     MPI_Aint size = mine ? (MPI_Aint)size_bytes : 0;
@@ -50,7 +50,7 @@ sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char 
     return SL_OK;
 }
 
-void mpi_node_close(struct mpi_comm *comm, bool failed) {
+void sl_comm_mpi_node_close(struct mpi_comm *comm, bool failed) {
     for (int i = 0; !failed && i < comm->window_count; i++)
         MPI_Win_free(&comm->windows[i]);
     if (!failed && comm->node != MPI_COMM_NULL)

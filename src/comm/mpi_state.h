@@ -29,8 +29,8 @@ struct mpi_comm {
 };
 
 /* An MPI call as an expression of our type. */
-sl_err mpi_check(int code, const char *call);
-#define SL_MPI(call) mpi_check((call), #call)
+sl_err sl_comm_mpi_check(int code, const char *call);
+#define SL_MPI(call) sl_comm_mpi_check((call), #call)
 
 /* Which MPI this module was built for: it runs under the mpirun of that one only. */
 #ifdef OMPI_MAJOR_VERSION
@@ -47,14 +47,14 @@ SL_MODULE_EXPORT extern const struct sl_transport sl_comm_transport_mpi, sl_comm
 SL_MODULE_EXPORT extern const char sl_comm_module_build[]; /* see base/module.h */
 
 /* mpi_node.c: the ranks of this host, and memory that they share. */
-SL_MUST_CHECK sl_err mpi_node_open(struct mpi_comm *comm);
-sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out);
-void mpi_node_close(struct mpi_comm *comm, bool failed);
+SL_MUST_CHECK sl_err sl_comm_mpi_node_open(struct mpi_comm *comm);
+sl_err sl_comm_mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out);
+void sl_comm_mpi_node_close(struct mpi_comm *comm, bool failed);
 
 /* mpi_life.c: signs of life beside MPI, which has none: connections over TCP. Where they cannot be
  * made, on one host or another, all go without. */
-void mpi_life_open(struct mpi_comm *comm);
-void mpi_life_close(struct mpi_comm *comm);
-int mpi_life_lost(struct mpi_comm *comm); /* ranks */
+void sl_comm_mpi_life_open(struct mpi_comm *comm);
+void sl_comm_mpi_life_close(struct mpi_comm *comm);
+int sl_comm_mpi_life_lost(struct mpi_comm *comm); /* ranks */
 
 #endif

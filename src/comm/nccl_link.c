@@ -66,8 +66,8 @@ static sl_err say(struct sl_nccl_link *nccl_link, struct nccl_link_message *m, i
                                       tag);
 }
 
-sl_err nccl_link_listen(struct sl_nccl_link *nccl_link, int rank, struct nccl_link_ear *ear,
-                        int tag) {
+sl_err sl_comm_nccl_link_listen(struct sl_nccl_link *nccl_link, int rank, struct nccl_link_ear *ear,
+                                int tag) {
     return nccl_link->post->row->receive(nccl_link->post, &ear->op, &ear->note, sizeof ear->note,
                                          rank, tag);
 }
@@ -99,7 +99,7 @@ static sl_err accept(struct sl_nccl_link *nccl_link, int rank, struct nccl_link_
 static sl_err hear_offer(struct sl_nccl_link *nccl_link, int rank) {
     struct nccl_link_peer *peer = &nccl_link->peers[rank];
     struct nccl_link_note note = peer->offer.note;
-    SL_TRY(nccl_link_listen(nccl_link, rank, &peer->offer, nccl_link->tag));
+    SL_TRY(sl_comm_nccl_link_listen(nccl_link, rank, &peer->offer, nccl_link->tag));
     struct nccl_link_message **at = find_tag(&peer->receives, note.tag), *m;
     if (at && !find_tag(&peer->offers, note.tag)) {
         m = *at;
@@ -116,7 +116,7 @@ static sl_err hear_offer(struct sl_nccl_link *nccl_link, int rank) {
 static sl_err hear_accept(struct sl_nccl_link *nccl_link, int rank) {
     struct nccl_link_peer *peer = &nccl_link->peers[rank];
     struct nccl_link_note note = peer->accept.note;
-    SL_TRY(nccl_link_listen(nccl_link, rank, &peer->accept, nccl_link->tag + 1));
+    SL_TRY(sl_comm_nccl_link_listen(nccl_link, rank, &peer->accept, nccl_link->tag + 1));
     struct nccl_link_message **at = find_tag(&peer->sends, note.tag);
     if (!at)
         return sl_fail(SL_ERR_PEER, "rank %d waits for a message that was not sent", rank);
@@ -169,8 +169,8 @@ static sl_err move(struct sl_nccl_link *nccl_link, bool *moved) {
     return SL_OK;
 }
 
-void nccl_link_close_links(const struct sl_nccl_link *nccl_link, struct nccl_link_peer *peer,
-                           bool abort) {
+void sl_comm_nccl_link_close_links(const struct sl_nccl_link *nccl_link,
+                                   struct nccl_link_peer *peer, bool abort) {
     if (peer->in.link != peer->out.link)
         nccl_link->row->close(peer->in.link, abort);
     nccl_link->row->close(peer->out.link, abort);
@@ -180,10 +180,10 @@ void nccl_link_close_links(const struct sl_nccl_link *nccl_link, struct nccl_lin
 static void abort_links(struct sl_nccl_link *nccl_link) {
     nccl_link->aborted = true;
     for (int r = 0; r < nccl_link->ranks; r++)
-        nccl_link_close_links(nccl_link, &nccl_link->peers[r], true);
+        sl_comm_nccl_link_close_links(nccl_link, &nccl_link->peers[r], true);
 }
 
-bool nccl_link_poll(void *ctx) {
+bool sl_comm_nccl_link_poll(void *ctx) {
     struct sl_nccl_link *nccl_link = ctx;
     struct sl_comm *comm = &nccl_link->post->base;
     bool moved = nccl_link->poll_below && nccl_link->poll_below(nccl_link->poll_ctx);

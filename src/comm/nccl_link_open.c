@@ -56,7 +56,7 @@ static void close_comm(struct sl_comm *comm) {
             (void)post->row->drop(post, &peer->offer.op);
             (void)post->row->drop(post, &peer->accept.op);
         }
-        nccl_link_close_links(nccl_link, peer, failed);
+        sl_comm_nccl_link_close_links(nccl_link, peer, failed);
     }
     sl_comm_post_unlock(post);
     comm->gate.poll = nccl_link->poll_below;
@@ -97,13 +97,15 @@ sl_err sl_comm_nccl_link_attach(struct sl_comm *comm, const struct sl_nccl_link_
     sl_comm_post_lock(post);
     for (int r = 0; r < comm->ranks && err == SL_OK; r++) {
         if (r != comm->rank)
-            err = nccl_link_listen(nccl_link, r, &nccl_link->peers[r].offer, nccl_link->tag);
+            err =
+                sl_comm_nccl_link_listen(nccl_link, r, &nccl_link->peers[r].offer, nccl_link->tag);
         if (r != comm->rank && err == SL_OK)
-            err = nccl_link_listen(nccl_link, r, &nccl_link->peers[r].accept, nccl_link->tag + 1);
+            err = sl_comm_nccl_link_listen(nccl_link, r, &nccl_link->peers[r].accept,
+                                           nccl_link->tag + 1);
     }
     sl_comm_post_unlock(post);
     comm->row = &nccl_link->transport;
-    comm->gate.poll = nccl_link_poll;
+    comm->gate.poll = sl_comm_nccl_link_poll;
     comm->gate.poll_ctx = nccl_link;
     post->nccl_link = nccl_link;
     return err;

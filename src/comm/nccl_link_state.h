@@ -57,10 +57,10 @@ struct sl_nccl_link {
 
 /* far.c. Under the lock: wait for the next note of this kind; close the links to a rank (a loop is
  * one link for both ways). The poll of a gate. */
-SL_MUST_CHECK sl_err nccl_link_listen(struct sl_nccl_link *nccl_link, int rank,
-                                      struct nccl_link_ear *ear, int tag);
-void nccl_link_close_links(const struct sl_nccl_link *nccl_link, struct nccl_link_peer *peer,
-                           bool abort);
-bool nccl_link_poll(void *ctx);
+SL_MUST_CHECK sl_err sl_comm_nccl_link_listen(struct sl_nccl_link *nccl_link, int rank,
+                                              struct nccl_link_ear *ear, int tag);
+void sl_comm_nccl_link_close_links(const struct sl_nccl_link *nccl_link,
+                                   struct nccl_link_peer *peer, bool abort);
+bool sl_comm_nccl_link_poll(void *ctx);
 
 #endif

@@ -71,7 +71,8 @@ static sl_err receive_floats(struct group *group, float *at, int64_t count, int 
 /* Under the lock: this rank's slice of a term of another rank, or the others' of one of ours. */
 static sl_err move_term(struct group *group, int term, float **arrived) {
     int owner = group_rank_of_term(group, term), tag = term_tag(group, term);
-    struct sl_slice slice = sl_comm_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
+    struct sl_crew_slice slice =
+        sl_comm_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
     if (owner != group->base.comm->rank) {
         group->terms[term] = *arrived - slice.first; /* as if all of it were there */
         SL_TRY(receive_floats(group, *arrived, slice.count, owner, tag));
@@ -99,7 +100,7 @@ static sl_err place_member(struct group *group, int member, const float *const *
             continue;
         group->terms[t] = *terms++;
         if (group->ipc)
-            SL_TRY(group_ipc_give(group, member, t, count));
+            SL_TRY(sl_comm_group_ipc_give(group, member, t, count));
         if (!mirror->device)
             continue;
         SL_TRY(mirror->device->row->download(mirror->device, SL_STREAM_COMPUTE, at, group->terms[t],
@@ -125,7 +126,7 @@ sl_err sl_comm_post_sum_begin(struct sl_group *base, int member, const float *co
         group->added = false;
         group->sums++;
         if (group->ipc)
-            group->outs[member] = group_ipc_sum(group, group->ranks.me);
+            group->outs[member] = sl_comm_group_ipc_sum(group, group->ranks.me);
     }
     if (atomic_fetch_add(&group->begun, 1) + 1 < group->crew.members)
         return SL_OK;
@@ -157,18 +158,19 @@ static bool is_idle(struct group *group) {
 /* The leader, when the terms have come: own slice, then it and everybody's on their way. */
 static sl_err add_slice(struct group *group) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
-    struct sl_slice own = sl_comm_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
+    struct sl_crew_slice own =
+        sl_comm_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
     int tag = group->ranks.tag + SL_MERGE_STEPS, term_count = group->base.spec.term_count;
     float *out = group->outs[group->leader];
     sl_err err = SL_OK;
     SL_TRY(sl_comm_adder_sum(&group->adder, group->terms, term_count, own, out));
     if (group->ipc)
-        SL_TRY(group_ipc_hand(group, own));
+        SL_TRY(sl_comm_group_ipc_hand(group, own));
     group->added = true;
     group->op_count = 0;
     sl_comm_post_lock(post);
     for (int r = 0; r < group->ranks.count && err == SL_OK; r++) {
-        struct sl_slice slice = sl_comm_slice_of(group->sum_count, r, group->ranks.count);
+        struct sl_crew_slice slice = sl_comm_slice_of(group->sum_count, r, group->ranks.count);
         if (r == group->ranks.me)
             continue;
         err = receive_floats(group, out + slice.first, slice.count, group->ranks.at[r], tag);
@@ -300,12 +302,12 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
     group->mirrors = SL_NEW(&group->arena, struct mirror, spec->member_count);
     group->devices = SL_NEW(&group->arena, struct sl_device *, spec->member_count);
-    SL_TRY(group_ipc_open(group, spec));
+    SL_TRY(sl_comm_group_ipc_open(group, spec));
     SL_TRY(open_mirrors(group, spec));
     group->arrived_bytes = (nccl_link * group->slice_max + 16) * (int64_t)sizeof *group->arrived;
     if (group->ipc) {
         group->arrived = (float *)(void *)group->nears[group->ranks.me].area.at;
-        group->arrived_bytes = group_ipc_bytes(group, group->ranks.me);
+        group->arrived_bytes = sl_comm_group_ipc_bytes(group, group->ranks.me);
         return SL_OK;
     }
     return alloc_arrived(group, nccl_link * group->slice_max + 16);
@@ -370,7 +372,7 @@ void sl_comm_post_group_close(struct sl_group *base) {
         device->row->free(device, group->arrived);
     else
         free(group->arrived);
-    group_ipc_close(group);
+    sl_comm_group_ipc_close(group);
     sl_comm_adder_close(&group->adder);
     if (group->host)
         group->host->row->close(group->host);

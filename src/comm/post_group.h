@@ -49,13 +49,14 @@ static inline int group_rank_of_term(const struct group *group, int term) {
 
 /* post_group_near.c. After slice_most is known: ask all ranks of the group to share; all or none.
  */
-SL_MUST_CHECK sl_err group_ipc_open(struct group *group, const struct sl_group_spec *spec);
-void group_ipc_close(struct group *group);
-int64_t group_ipc_bytes(const struct group *group, int rank); /* index */
+SL_MUST_CHECK sl_err sl_comm_group_ipc_open(struct group *group, const struct sl_group_spec *spec);
+void sl_comm_group_ipc_close(struct group *group);
+int64_t sl_comm_group_ipc_bytes(const struct group *group, int rank); /* index */
 /* One of its own terms to all other ranks; on the member's device. */
-SL_MUST_CHECK sl_err group_ipc_give(const struct group *group, int member, int term, int64_t count);
+SL_MUST_CHECK sl_err sl_comm_group_ipc_give(const struct group *group, int member, int term,
+                                            int64_t count);
 /* Where the sum at hand comes together in a rank; the leader's part of it to all others. */
-float *group_ipc_sum(const struct group *group, int rank);
-SL_MUST_CHECK sl_err group_ipc_hand(const struct group *group, struct sl_slice own);
+float *sl_comm_group_ipc_sum(const struct group *group, int rank);
+SL_MUST_CHECK sl_err sl_comm_group_ipc_hand(const struct group *group, struct sl_crew_slice own);
 
 #endif

@@ -22,7 +22,7 @@ static int64_t sum_floats(const struct group *group) {
     return (group->base.spec.sum_max + 15) & ~15LL;
 }
 
-int64_t group_ipc_bytes(const struct group *group, int rank) {
+int64_t sl_comm_group_ipc_bytes(const struct group *group, int rank) {
     int64_t nccl_link = count_nccl_link(group, rank, group->base.spec.term_count);
     return (nccl_link * group->slice_max + 2 * sum_floats(group)) * (int64_t)sizeof(float);
 }
@@ -31,20 +31,20 @@ static float *floats_of(const struct group *group, int rank) {
     return (float *)(void *)group->nears[rank].area.at;
 }
 
-float *group_ipc_sum(const struct group *group, int rank) {
+float *sl_comm_group_ipc_sum(const struct group *group, int rank) {
     int64_t nccl_link = count_nccl_link(group, rank, group->base.spec.term_count);
     return floats_of(group, rank) + nccl_link * group->slice_max +
            group->sums % 2 * sum_floats(group);
 }
 
-void group_ipc_close(struct group *group) {
+void sl_comm_group_ipc_close(struct group *group) {
     for (int r = 0; group->nears && r < group->ranks.count; r++)
         sl_comm_ipc_close((struct sl_post *)group->base.comm, &group->nears[r]);
     group->ipc = false;
 }
 
 /* Everyone meets everyone, in the same order. */
-sl_err group_ipc_open(struct group *group, const struct sl_group_spec *spec) {
+sl_err sl_comm_group_ipc_open(struct group *group, const struct sl_group_spec *spec) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
     int me = group->ranks.me, count = group->ranks.count;
     int64_t refused = 0, scratch = 0;
@@ -58,7 +58,7 @@ sl_err group_ipc_open(struct group *group, const struct sl_group_spec *spec) {
             .to = group->ranks.at[owner],
             .tag = group->ranks.tag + SL_MERGE_STEPS,
             .device = spec->devices[group->leader],
-            .size_bytes = group_ipc_bytes(group, owner),
+            .size_bytes = sl_comm_group_ipc_bytes(group, owner),
         };
         if (owner == other || (owner != me && other != me))
             continue;
@@ -67,15 +67,15 @@ sl_err group_ipc_open(struct group *group, const struct sl_group_spec *spec) {
     }
     SL_TRY(sl_comm_post_merge(post, &group->ranks, &refused, &scratch, sizeof refused));
     if (refused)
-        group_ipc_close(group);
+        sl_comm_group_ipc_close(group);
     group->ipc = !refused;
     return SL_OK;
 }
 
-sl_err group_ipc_give(const struct group *group, int member, int term, int64_t count) {
+sl_err sl_comm_group_ipc_give(const struct group *group, int member, int term, int64_t count) {
     struct sl_device *device = group->devices[member];
     for (int r = 0; r < group->ranks.count; r++) {
-        struct sl_slice slice = sl_comm_slice_of(count, r, group->ranks.count);
+        struct sl_crew_slice slice = sl_comm_slice_of(count, r, group->ranks.count);
         float *to = floats_of(group, r) + count_nccl_link(group, r, term) * group->slice_max;
         if (r != group->ranks.me && slice.count)
             SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, to,
@@ -84,12 +84,13 @@ sl_err group_ipc_give(const struct group *group, int member, int term, int64_t c
     return SL_OK;
 }
 
-sl_err group_ipc_hand(const struct group *group, struct sl_slice own) {
+sl_err sl_comm_group_ipc_hand(const struct group *group, struct sl_crew_slice own) {
     struct sl_device *device = group->devices[group->leader];
-    const float *from = group_ipc_sum(group, group->ranks.me) + own.first;
+    const float *from = sl_comm_group_ipc_sum(group, group->ranks.me) + own.first;
     for (int r = 0; r < group->ranks.count; r++)
         if (r != group->ranks.me && own.count)
-            SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, group_ipc_sum(group, r) + own.first,
-                                     from, own.count * 4));
+            SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE,
+                                     sl_comm_group_ipc_sum(group, r) + own.first, from,
+                                     own.count * 4));
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }

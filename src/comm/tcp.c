@@ -33,7 +33,7 @@ static sl_err start_send(struct tcp_comm *comm, const struct tcp_out *what, int 
         return no_memory(sizeof *out);
     *out = *what;
     atomic_store_explicit(&out->op->busy, true, memory_order_relaxed);
-    tcp_queue(comm, to, out);
+    sl_comm_tcp_queue(comm, to, out);
     return SL_OK;
 }
 
@@ -66,8 +66,8 @@ static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
         return err;
     }
     if (stray->head.kind == TCP_SYNC)
-        tcp_control(comm, from, (struct tcp_head){.kind = TCP_ACK, .serial = stray->head.serial},
-                    NULL);
+        sl_comm_tcp_control(comm, from,
+                            (struct tcp_head){.kind = TCP_ACK, .serial = stray->head.serial}, NULL);
     if (!stray->complete) {
         stray->in = in;
         return SL_OK;
@@ -75,8 +75,8 @@ static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
     *at = stray->next;
     if (stray->head.size_bytes)
         memcpy(in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
-    tcp_finish(comm, in->op, stray->head.size_bytes);
-    tcp_free_stray(stray);
+    sl_comm_tcp_finish(comm, in->op, stray->head.size_bytes);
+    sl_comm_tcp_free_stray(stray);
     free(in);
     return SL_OK;
 }
@@ -159,12 +159,12 @@ static const struct sl_post_row post_row = {
 
 /* ---- start and end ---- */
 
-void tcp_free_stray(struct tcp_stray *stray) {
+void sl_comm_tcp_free_stray(struct tcp_stray *stray) {
     free(stray->bytes);
     free(stray);
 }
 
-void tcp_free_peer(struct tcp_peer *peer) {
+void sl_comm_tcp_free_peer(struct tcp_peer *peer) {
     if (peer->fd >= 0)
         close(peer->fd);
     while (peer->out) {
@@ -186,7 +186,7 @@ void tcp_free_peer(struct tcp_peer *peer) {
         struct tcp_stray *stray = peer->stray;
         peer->stray = stray->next;
         free(stray->in);
-        tcp_free_stray(stray);
+        sl_comm_tcp_free_stray(stray);
     }
     free(peer->reading);
     free(peer->state);
@@ -195,9 +195,9 @@ void tcp_free_peer(struct tcp_peer *peer) {
 }
 
 static void free_comm(struct tcp_comm *comm) {
-    tcp_stop_thread(comm);
+    sl_comm_tcp_stop_thread(comm);
     for (int r = 0; comm->peers && r < comm->post.base.ranks; r++)
-        tcp_free_peer(&comm->peers[r]);
+        sl_comm_tcp_free_peer(&comm->peers[r]);
     free(comm->peers);
     sl_comm_post_close(&comm->post);
     sl_comm_done(&comm->post.base);
@@ -208,8 +208,8 @@ static void free_comm(struct tcp_comm *comm) {
 static sl_err meet(struct tcp_comm *comm, const struct sl_comm_job *job) {
     struct sl_arena arena = {0};
     int *fds = SL_NEW(&arena, int, job->ranks);
-    struct tcp_who *who = SL_NEW(&arena, struct tcp_who, job->ranks);
-    sl_err err = tcp_meet(job, fds, who);
+    struct sl_comm_tcp_who *who = SL_NEW(&arena, struct sl_comm_tcp_who, job->ranks);
+    sl_err err = sl_comm_tcp_meet(job, fds, who);
     comm->post.base.rank = job->rank;
     comm->post.base.ranks = job->ranks;
     comm->peers = calloc((size_t)job->ranks, sizeof *comm->peers);
@@ -239,7 +239,7 @@ static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
     if (err == SL_OK) {
         sl_comm_post_open(&comm->post);
         if (comm->post.base.ranks > 1)
-            err = tcp_start_thread(comm);
+            err = sl_comm_tcp_start_thread(comm);
     }
     if (err != SL_OK)
         free_comm(comm);
@@ -296,13 +296,13 @@ static void close_comm(struct sl_comm *base) {
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < base->ranks; r++)
         if (polite && comm->peers[r].fd >= 0 && !comm->peers[r].gone)
-            tcp_control(comm, r, (struct tcp_head){.kind = TCP_BYE}, NULL);
+            sl_comm_tcp_control(comm, r, (struct tcp_head){.kind = TCP_BYE}, NULL);
     pthread_mutex_unlock(&comm->lock);
     hear_all(comm, true, 1000000000); /* closing while data is under way would lose it */
     free_comm(comm);
 }
 
-static void told(struct sl_comm *base) { tcp_wake((struct tcp_comm *)base); }
+static void told(struct sl_comm *base) { sl_comm_tcp_wake((struct tcp_comm *)base); }
 
 const struct sl_transport sl_comm_transport_tcp = {
     .name = "tcp",
@@ -311,8 +311,8 @@ const struct sl_transport sl_comm_transport_tcp = {
     .settle = settle,
     .close = close_comm,
     .failed = told,
-    .look = tcp_look,
-    .is_lost = tcp_is_lost,
-    .who = tcp_who,
+    .look = sl_comm_tcp_look,
+    .is_lost = sl_comm_tcp_is_lost,
+    .who = sl_comm_tcp_who,
     SL_POST_FUNCTIONS,
 };

@@ -28,7 +28,7 @@ static void watch_out(struct tcp_comm *comm, int rank, bool on) {
     epoll_ctl(comm->poll_fd, EPOLL_CTL_MOD, peer->fd, &event);
 }
 
-void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes) {
+void sl_comm_tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes) {
     if (!op)
         return;
     if (op->done)
@@ -48,12 +48,12 @@ static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
         peer->unacked = out;
         return;
     }
-    tcp_finish(comm, out->op, out->head.size_bytes);
+    sl_comm_tcp_finish(comm, out->op, out->head.size_bytes);
     free(out);
 }
 
 /* As much as the socket takes. Errors are left to the reader, who learns of them, too. */
-void tcp_write_some(struct tcp_comm *comm, int rank) {
+void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     while (peer->out && !peer->gone) {
         struct tcp_out *out = peer->out;
@@ -75,17 +75,17 @@ void tcp_write_some(struct tcp_comm *comm, int rank) {
     watch_out(comm, rank, peer->out != NULL);
 }
 
-void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
+void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
     struct tcp_peer *peer = &comm->peers[to];
     bool first = peer->out == NULL;
     out->next = NULL;
     *peer->out_end = out;
     peer->out_end = &out->next;
     if (first)
-        tcp_write_some(comm, to);
+        sl_comm_tcp_write_some(comm, to);
 }
 
-void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
+void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
     struct tcp_out *out = malloc(sizeof *out + (size_t)head.size_bytes);
     if (!out) { /* under the lock: nothing here may end the process */
         sl_comm_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
@@ -95,7 +95,7 @@ void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void
     if (bytes)
         memcpy(out->own, bytes, (size_t)head.size_bytes);
     out->bytes = out->own;
-    tcp_queue(comm, to, out);
+    sl_comm_tcp_queue(comm, to, out);
 }
 
 /* ---- reading; by the thread ---- */
@@ -132,8 +132,8 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     } else {
         peer->into = peer->reading->bytes;
         if (head->kind == TCP_SYNC)
-            tcp_control(comm, rank, (struct tcp_head){.kind = TCP_ACK, .serial = head->serial},
-                        NULL);
+            sl_comm_tcp_control(comm, rank,
+                                (struct tcp_head){.kind = TCP_ACK, .serial = head->serial}, NULL);
     }
     pthread_mutex_unlock(&comm->lock);
     if (!peer->reading && !peer->straying)
@@ -179,7 +179,7 @@ static void acknowledged(struct tcp_comm *comm, struct tcp_peer *peer) {
         if ((*at)->head.serial == peer->head.serial) {
             struct tcp_out *out = *at;
             *at = out->next;
-            tcp_finish(comm, out->op, out->head.size_bytes);
+            sl_comm_tcp_finish(comm, out->op, out->head.size_bytes);
             free(out);
             return;
         }
@@ -189,7 +189,7 @@ static void acknowledged(struct tcp_comm *comm, struct tcp_peer *peer) {
 
 static void end_data(struct tcp_comm *comm, struct tcp_peer *peer) {
     if (peer->reading) {
-        tcp_finish(comm, peer->reading->op, peer->head.size_bytes);
+        sl_comm_tcp_finish(comm, peer->reading->op, peer->head.size_bytes);
         free(peer->reading);
         peer->reading = NULL;
         return;
@@ -206,9 +206,9 @@ static void end_data(struct tcp_comm *comm, struct tcp_peer *peer) {
         }
     if (stray->in->op && stray->head.size_bytes)
         memcpy(stray->in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
-    tcp_finish(comm, stray->in->op, stray->head.size_bytes);
+    sl_comm_tcp_finish(comm, stray->in->op, stray->head.size_bytes);
     free(stray->in);
-    tcp_free_stray(stray);
+    sl_comm_tcp_free_stray(stray);
 }
 
 static void end_message(struct tcp_comm *comm, int rank) {
@@ -228,14 +228,14 @@ static void end_message(struct tcp_comm *comm, int rank) {
         return;
     peer->into[size] = 0;
     if (kind == TCP_FAIL)
-        tcp_hear_failure(comm, rank, peer->into, size);
+        sl_comm_tcp_hear_failure(comm, rank, peer->into, size);
     else if (kind == TCP_BEAT)
-        tcp_keep_state(comm, rank, size);
+        sl_comm_tcp_keep_state(comm, rank, size);
     free(peer->into);
     peer->into = NULL;
 }
 
-bool tcp_read_piece(struct tcp_comm *comm, int rank) {
+bool sl_comm_tcp_read_piece(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     bool in_head = peer->got < HEAD;
     char *into = in_head ? (char *)&peer->head + peer->got : peer->into + (peer->got - HEAD);
@@ -245,7 +245,7 @@ bool tcp_read_piece(struct tcp_comm *comm, int rank) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
     if (got < 0 || (got == 0 && want)) {
-        tcp_closed(comm, rank, got < 0 ? strerror(errno) : "its connection has closed");
+        sl_comm_tcp_closed(comm, rank, got < 0 ? strerror(errno) : "its connection has closed");
         return false;
     }
     peer->got += got;
@@ -257,7 +257,7 @@ bool tcp_read_piece(struct tcp_comm *comm, int rank) {
         err = grow_stray(peer);
     if (err != SL_OK) {
         sl_comm_gate_fail(&comm->post.base.gate, err);
-        tcp_closed(comm, rank, "it does not speak our language");
+        sl_comm_tcp_closed(comm, rank, "it does not speak our language");
         return false;
     }
     if (peer->got >= HEAD && peer->got == HEAD + peer->head.size_bytes)

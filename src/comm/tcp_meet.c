@@ -25,7 +25,7 @@ static const uint64_t magic = 0x31656369756c7301u; /* also tells the order of by
 struct hello {
     uint64_t magic, key;
     int32_t ranks, length; /* of where.address */
-    struct tcp_who who;
+    struct sl_comm_tcp_who who;
     struct sockaddr_storage at; /* where it listens */
 };
 
@@ -115,7 +115,7 @@ static bool write_all(int fd, const void *bytes, size_t size) {
 struct meeting {
     const struct sl_comm_job *job;
     int *fds;
-    struct tcp_who *who;
+    struct sl_comm_tcp_who *who;
     struct hello *table; /* [ranks] */
     int listener;
     int64_t end_ns;
@@ -249,7 +249,7 @@ static sl_err meet_as_other(struct meeting *m) {
     return accept_until(m, m->job->rank + 1);
 }
 
-sl_err tcp_meet(const struct sl_comm_job *job, int *fds, struct tcp_who *who) {
+sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, int *fds, struct sl_comm_tcp_who *who) {
     struct meeting m = {.job = job, .fds = fds, .who = who, .listener = -1};
     int on = 1;
     m.end_ns = sl_clock_ns() + job->patience_ns;

@@ -24,7 +24,7 @@ struct failure {
     char message[2048];
 };
 
-void tcp_beat(struct tcp_comm *comm) {
+void sl_comm_tcp_beat(struct tcp_comm *comm) {
     struct sl_comm *base = &comm->post.base;
     struct tcp_head head = {.kind = TCP_BEAT};
     char *state = NULL;
@@ -39,14 +39,14 @@ void tcp_beat(struct tcp_comm *comm) {
     for (int r = 0; r < base->ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
         if (peer->fd >= 0 && !peer->gone && !peer->out) /* else there is something to say */
-            tcp_control(comm, r, head, state);
+            sl_comm_tcp_control(comm, r, head, state);
     }
     pthread_mutex_unlock(&comm->lock);
     free(state);
 }
 
 /* The payload that has just come becomes what is known of the rank. */
-void tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes) {
+void sl_comm_tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes) {
     struct tcp_peer *peer = &comm->peers[rank];
     if (size_bytes == 0)
         return;
@@ -59,7 +59,8 @@ void tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes) {
     pthread_mutex_unlock(&comm->lock);
 }
 
-bool tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes, int64_t *age_ns) {
+bool sl_comm_tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes,
+                      int64_t *age_ns) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
     struct tcp_peer *peer = &comm->peers[rank];
     pthread_mutex_lock(&comm->lock);
@@ -72,7 +73,7 @@ bool tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes, int
     return found;
 }
 
-bool tcp_is_lost(struct sl_comm *base, int rank) {
+bool sl_comm_tcp_is_lost(struct sl_comm *base, int rank) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
     pthread_mutex_lock(&comm->lock);
     bool lost = comm->peers[rank].lost;
@@ -80,8 +81,8 @@ bool tcp_is_lost(struct sl_comm *base, int rank) {
     return lost;
 }
 
-void tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]) {
-    const struct tcp_who *who = &((struct tcp_comm *)base)->peers[rank].who;
+void sl_comm_tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]) {
+    const struct sl_comm_tcp_who *who = &((struct tcp_comm *)base)->peers[rank].who;
     snprintf(out, SL_WHO_TEXT, "rank %d, host %s, process %d", rank, who->host, who->pid);
 }
 
@@ -103,7 +104,7 @@ static void say_loss(struct tcp_comm *comm, int rank) {
 }
 
 static void lose(struct tcp_comm *comm, int rank, const char *why) {
-    const struct tcp_who *who = &comm->peers[rank].who;
+    const struct sl_comm_tcp_who *who = &comm->peers[rank].who;
     sl_err err = sl_fail(SL_ERR_PEER, "rank %d (host %s, process %d) is lost: %s", rank, who->host,
                          who->pid, why);
     struct sl_comm *base = &comm->post.base;
@@ -119,7 +120,7 @@ static void lose(struct tcp_comm *comm, int rank, const char *why) {
     sl_comm_gate_fail(&base->gate, err);
 }
 
-void tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
+void sl_comm_tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
     if (now_ns - comm->losing_ns < telling_ns)
         return;
     lose(comm, comm->losing, comm->losing_why);
@@ -127,7 +128,7 @@ void tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
 }
 
 /* A process that was stopped itself has heard nobody: that time does not count. */
-void tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns) {
+void sl_comm_tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns) {
     for (int r = 0; r < comm->post.base.ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
         char why[128];
@@ -149,7 +150,7 @@ void tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns) {
     }
 }
 
-void tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
+void sl_comm_tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
     struct tcp_peer *peer = &comm->peers[rank];
     pthread_mutex_lock(&comm->lock);
     bool told = peer->told;
@@ -160,13 +161,13 @@ void tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
         comm->losing = rank;
         comm->losing_ns = sl_clock_ns();
         snprintf(comm->losing_why, sizeof comm->losing_why, "%s", why);
-        tcp_beat(comm);
+        sl_comm_tcp_beat(comm);
     }
     sl_comm_gate_ring(&comm->post.base.gate);
 }
 
 /* The first error here goes to all others, once. What came from another names its rank already. */
-void tcp_announce(struct tcp_comm *comm) {
+void sl_comm_tcp_announce(struct tcp_comm *comm) {
     struct failure failure = {.lost = comm->lost};
     bool heard = false;
     if (atomic_load(&comm->announced))
@@ -183,12 +184,13 @@ void tcp_announce(struct tcp_comm *comm) {
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < comm->post.base.ranks; r++)
         if (comm->peers[r].fd >= 0 && !comm->peers[r].gone)
-            tcp_control(comm, r, head, &failure);
+            sl_comm_tcp_control(comm, r, head, &failure);
     atomic_store(&comm->announced, true);
     pthread_mutex_unlock(&comm->lock);
 }
 
-void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_t size_bytes) {
+void sl_comm_tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes,
+                              int64_t size_bytes) {
     struct failure failure;
     if (size_bytes != sizeof failure)
         return;

@@ -8,14 +8,15 @@
 enum { TCP_HOST_TEXT = 64, TCP_RANKS_MAX = 1024 };
 
 /* Who answers at the other end of a connection. */
-struct tcp_who {
+struct sl_comm_tcp_who {
     int32_t rank, pid;
     char host[TCP_HOST_TEXT];
 };
 
 /* tcp_meet.c: one connection to every other rank;
  * fds[rank] and who[rank] of all others; fds[own] is -1. */
-SL_MUST_CHECK sl_err tcp_meet(const struct sl_comm_job *job, int *fds, struct tcp_who *who);
+SL_MUST_CHECK sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, int *fds,
+                                      struct sl_comm_tcp_who *who);
 
 enum tcp_kind { TCP_DATA = 1, TCP_SYNC, TCP_ACK, TCP_BEAT, TCP_FAIL, TCP_BYE, TCP_KIND_COUNT };
 
@@ -58,7 +59,7 @@ struct tcp_stray {
 
 struct tcp_peer {
     int fd;
-    struct tcp_who who;
+    struct sl_comm_tcp_who who;
     bool polled_out;
     struct tcp_out *out, **out_end; /* to be written */
     struct tcp_out *unacked;        /* written, not yet matched over there */
@@ -97,33 +98,35 @@ struct tcp_comm {
 static inline struct tcp_comm *tcp_of(struct sl_post *post) { return (struct tcp_comm *)post; }
 
 /* tcp.c: all that a peer holds. */
-void tcp_free_peer(struct tcp_peer *peer);
-void tcp_free_stray(struct tcp_stray *stray);
+void sl_comm_tcp_free_peer(struct tcp_peer *peer);
+void sl_comm_tcp_free_stray(struct tcp_stray *stray);
 
 /* tcp_io.c. Under the lock: put a message into the queue and write what can be written. */
-void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
-void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
-void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
-void tcp_write_some(struct tcp_comm *comm, int rank); /* what its socket takes now */
+void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
+void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
+void sl_comm_tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
+void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank); /* what its socket takes now */
 /* By the thread: one piece of what arrives; false: there is nothing more now. */
-bool tcp_read_piece(struct tcp_comm *comm, int rank);
+bool sl_comm_tcp_read_piece(struct tcp_comm *comm, int rank);
 
 /* tcp_thread.c */
-SL_MUST_CHECK sl_err tcp_start_thread(struct tcp_comm *comm);
-void tcp_stop_thread(struct tcp_comm *comm);
-void tcp_wake(struct tcp_comm *comm);
+SL_MUST_CHECK sl_err sl_comm_tcp_start_thread(struct tcp_comm *comm);
+void sl_comm_tcp_stop_thread(struct tcp_comm *comm);
+void sl_comm_tcp_wake(struct tcp_comm *comm);
 
 /* tcp_peer.c: heartbeats, failures, and who is lost. Called by the thread. */
-void tcp_beat(struct tcp_comm *comm);
-void tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns);
+void sl_comm_tcp_beat(struct tcp_comm *comm);
+void sl_comm_tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns);
 /* A connection has closed: soon after, when all have told what they wait for. */
-void tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns);
-void tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes);
-bool tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes, int64_t *age_ns);
-bool tcp_is_lost(struct sl_comm *base, int rank);
-void tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]);
-void tcp_announce(struct tcp_comm *comm);
-void tcp_closed(struct tcp_comm *comm, int rank, const char *why);
-void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_t size_bytes);
+void sl_comm_tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns);
+void sl_comm_tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes);
+bool sl_comm_tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes,
+                      int64_t *age_ns);
+bool sl_comm_tcp_is_lost(struct sl_comm *base, int rank);
+void sl_comm_tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]);
+void sl_comm_tcp_announce(struct tcp_comm *comm);
+void sl_comm_tcp_closed(struct tcp_comm *comm, int rank, const char *why);
+void sl_comm_tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes,
+                              int64_t size_bytes);
 
 #endif

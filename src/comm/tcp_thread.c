@@ -23,11 +23,11 @@ static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
     int rank = (int)event->data.u32;
     if (event->events & EPOLLOUT) {
         pthread_mutex_lock(&comm->lock);
-        tcp_write_some(comm, rank);
+        sl_comm_tcp_write_some(comm, rank);
         pthread_mutex_unlock(&comm->lock);
     }
     for (int i = 0; i < PIECES_MAX && !comm->peers[rank].gone; i++)
-        if (!tcp_read_piece(comm, rank))
+        if (!sl_comm_tcp_read_piece(comm, rank))
             break;
 }
 
@@ -45,27 +45,27 @@ static void *thread_main(void *arg) {
             serve(comm, &events[i]);
         if (now - beat_ns >= BEAT_MS * 1000000LL || comm->losing >= 0) {
             beat_ns = now;
-            tcp_beat(comm);
+            sl_comm_tcp_beat(comm);
         }
         if (atomic_load(&comm->post.base.gate.failed)) {
             comm->losing = -1;
-            tcp_announce(comm);
+            sl_comm_tcp_announce(comm);
         } else if (comm->losing >= 0) {
-            tcp_tell_loss(comm, now);
+            sl_comm_tcp_tell_loss(comm, now);
         } else {
-            tcp_check_lost(comm, now, away);
+            sl_comm_tcp_check_lost(comm, now, away);
         }
     }
     return NULL;
 }
 
-void tcp_wake(struct tcp_comm *comm) {
+void sl_comm_tcp_wake(struct tcp_comm *comm) {
     uint64_t one = 1;
     if (comm->wake_fd >= 0 && write(comm->wake_fd, &one, sizeof one) < 0)
         return; /* it is awake: the counter is full */
 }
 
-sl_err tcp_start_thread(struct tcp_comm *comm) {
+sl_err sl_comm_tcp_start_thread(struct tcp_comm *comm) {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
     comm->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -85,9 +85,9 @@ sl_err tcp_start_thread(struct tcp_comm *comm) {
     return SL_OK;
 }
 
-void tcp_stop_thread(struct tcp_comm *comm) {
+void sl_comm_tcp_stop_thread(struct tcp_comm *comm) {
     atomic_store(&comm->stop, true);
-    tcp_wake(comm);
+    sl_comm_tcp_wake(comm);
     if (comm->has_thread)
         pthread_join(comm->thread, NULL);
     comm->has_thread = false;

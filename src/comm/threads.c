@@ -192,7 +192,7 @@ static sl_err sum_begin(struct sl_group *base, int member, const float *const *t
 
 static sl_err add_slice(struct group *group, int member) {
     const struct sl_group_spec *spec = &group->base.spec;
-    struct sl_slice own = sl_comm_slice_of(group->sum_count, member, spec->member_count);
+    struct sl_crew_slice own = sl_comm_slice_of(group->sum_count, member, spec->member_count);
     SL_TRY(sl_comm_adder_sum(&group->adders[member], group->terms, spec->term_count, own,
                              group->outs[member]));
     group->added[member] = true;
@@ -219,7 +219,7 @@ static sl_err sum_end(struct sl_group *base, int member) {
         SL_TRY(add_slice(group, member));
     SL_TRY(sl_comm_gate_wait(&base->comm->gate, has_come, &added));
     for (int i = 0; i < members; i++) {
-        struct sl_slice slice = sl_comm_slice_of(group->sum_count, i, members);
+        struct sl_crew_slice slice = sl_comm_slice_of(group->sum_count, i, members);
         if (i != member)
             SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out + slice.first,
                                      group->outs[i] + slice.first, slice.count * 4));

@@ -156,7 +156,7 @@ static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
 static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
                            int from, struct sl_message *out) {
     int64_t before = sl_pipe_clock(w);
-    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_VERDICT, .peer = from});
+    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_DECISION, .peer = from});
     SL_TRY(sl_comm_channel_receive(channel, n, out));
     sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
@@ -165,7 +165,7 @@ static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel,
 
 static sl_err reserve_for(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n, int to,
                           char **out) {
-    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_VERDICT, .peer = to});
+    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_DECISION, .peer = to});
     SL_TRY(sl_comm_channel_reserve(channel, n, out));
     sl_pipe_status_resume(w);
     return SL_OK;
@@ -271,7 +271,7 @@ static sl_err sum_ties(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
     const struct sl_plan *plan = w->pipe->config.plan;
     for (int g = plan->stage_count; g < sl_sched_group_count(plan); g++)
         if (sl_sched_in_group(plan, g, seat->stage) &&
-            (sl_sched_speaker(plan, g) == seat->stage) == is_root)
+            (sl_sched_group_root(plan, g) == seat->stage) == is_root)
             SL_TRY(sum_uses(w, seat, g, a));
     return SL_OK;
 }
@@ -283,7 +283,7 @@ static bool owns_norm(const struct sl_pipe *pipe, const struct sl_pipe_seat *sea
     const struct sl_plan *plan = pipe->config.plan;
     for (int g = plan->stage_count; g < sl_sched_group_count(plan); g++)
         if (strcmp(tie_of(pipe, g)->name, pipe->train.graph->params.at[param].name) == 0)
-            return sl_sched_speaker(plan, g) == seat->stage;
+            return sl_sched_group_root(plan, g) == seat->stage;
     return true;
 }
 
@@ -328,7 +328,7 @@ static sl_err share_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
 sl_err sl_pipe_global_step_reduce(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                                   const struct sl_action *a) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
-    if (a->slot == sl_sched_verdict(w->pipe->config.plan))
+    if (a->slot == sl_sched_decision_group(w->pipe->config.plan))
         return share_norms(w, seat, a);
     for (int i = 0; i < p->param_count; i++) /* their uses are summed here */
         if (strcmp(p->graph->params.at[p->params[i].param].name, tie_of(w->pipe, a->slot)->name) ==

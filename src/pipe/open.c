@@ -112,7 +112,7 @@ bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
 
 static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                         int number) {
-    const struct sl_pool *pools = pipe->sched->pools[number];
+    const struct sl_slot_pool *pools = pipe->sched->pools[number];
     const struct sl_train_config *c = &pipe->train;
     int stage = pipe->config.plan->seats[number].stage;
     int64_t full = pipe->config.plan->stages[stage].micro_size;

@@ -62,7 +62,7 @@ static void *worker_main(void *arg) {
 /* A run starts with version 0 in weight slab 0; the previous one may have ended in another slab. */
 static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     struct sl_worker *worker = seat->train.worker;
-    const struct sl_pool *pools = pipe->sched->pools[seat->number];
+    const struct sl_slot_pool *pools = pipe->sched->pools[seat->number];
     int slots = sl_sched_slots(pipe->sched, seat->number);
     int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     seat->filled = 0;

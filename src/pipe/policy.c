@@ -36,8 +36,8 @@ sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_pipe_seat *se
         seat->ats[i] = seat->at;
         for (int t = 0; t < plan->tie_count; t++)
             if (strcmp(plan->ties[t].name, p->graph->params.at[p->params[i].param].name) == 0)
-                seat->ats[i] = sl_sched_policy_at_of(pipe->sched,
-                                                     sl_sched_speaker(plan, plan->stage_count + t));
+                seat->ats[i] = sl_sched_policy_at_of(
+                    pipe->sched, sl_sched_group_root(plan, plan->stage_count + t));
         if (seat->ats[i].height != seat->at.height && policy->row && policy->row->momentum &&
             sl_optim_policy_value(policy, "graded") != 0)
             return sl_fail(SL_ERR_REFUSED,

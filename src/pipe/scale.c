@@ -29,7 +29,7 @@ sl_err sl_pipe_scale_check(const struct sl_train_config *c, const struct sl_sche
 void sl_pipe_scale_start(struct sl_pipe *pipe) {
     if (!pipe->train.loss_scale.dynamic)
         return;
-    pipe->scale_lag = sl_sched_verdict_lag(pipe->sched);
+    pipe->scale_lag = sl_sched_decision_lag(pipe->sched);
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         worker->scales = sl_realloc(worker->scales, sizeof *worker->scales * (size_t)kept(pipe));

@@ -123,7 +123,7 @@ sl_err sl_pipe_staleness_pass(const struct sl_pipe *pipe, struct sl_pipe_seat *s
 /* After a prediction. Under rule `newest` a second slot, if there is one, is for backward passes. */
 sl_err sl_pipe_staleness_predict(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                                  const struct sl_action *a) {
-    const struct sl_pool *pools = pipe->sched->pools[seat->number];
+    const struct sl_slot_pool *pools = pipe->sched->pools[seat->number];
     int d = pipe->sched->rule == SL_RULE_NEWEST && a->weight_slot > pools[SL_POOL_WEIGHT].count;
     if (!is_free(seat, d) || pipe->train.policy.row->kept == SL_KEPT_VELOCITY)
         return SL_OK;

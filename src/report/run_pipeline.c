@@ -49,7 +49,7 @@ struct part {
 static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[6]) {
     const struct sl_plan *plan = sched->plan;
     const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
-    const struct sl_pool *pools = sched->pools[seat];
+    const struct sl_slot_pool *pools = sched->pools[seat];
     int64_t messages = 0;
     int count = SL_POOL_EDGES + 2 * (stage->in_count + stage->out_count);
     for (int i = SL_POOL_EDGES; i < count; i++)

@@ -120,7 +120,7 @@ static void offer_group(struct walk *w, const struct sl_action *a) {
 static void offer_parts(struct walk *w, const struct sl_action *a) {
     const struct sl_timeline *t = w->timeline;
     const struct sl_plan *plan = t->sched->plan;
-    int verdict = sl_sched_verdict(plan);
+    int verdict = sl_sched_decision_group(plan);
     w->best = (struct sl_moment){-1, 0};
     w->best_ns = -1;
     for (int l = 0; l < t->lane_count; l++)
@@ -206,7 +206,7 @@ static void offer_wire(struct walk *w, struct sl_moment m) {
 
 static bool waits_for_parts(const struct walk *w, const struct sl_action *a) {
     const struct sl_sched *sched = w->timeline->sched;
-    bool verdict = a->kind == SL_REDUCE && a->slot == sl_sched_verdict(sched->plan);
+    bool verdict = a->kind == SL_REDUCE && a->slot == sl_sched_decision_group(sched->plan);
     return sched->global_step && (verdict || a->kind == SL_STEP);
 }
 

@@ -159,7 +159,7 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
 static int64_t max_late(const struct sl_gen *gen) {
     int64_t max = 0;
     for (int i = 0; i < gen->plan->stage_count; i++) {
-        int64_t late = sl_sched_late(gen->sched, i);
+        int64_t late = sl_sched_step_delay(gen->sched, i);
         max = late > max ? late : max;
     }
     return max;
@@ -201,7 +201,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t m = gen->sched->micros[stage], window = gen->row->window(gen, stage);
     int64_t total = gen->iters * m, live = window < total ? window : total;
     bool global_step = gen->sched->global_step;
-    int64_t more = global_step ? sl_sched_gen_ceil(sl_sched_late(gen->sched, stage), 2) : 0;
+    int64_t more = global_step ? sl_sched_gen_ceil(sl_sched_step_delay(gen->sched, stage), 2) : 0;
     int64_t late = sl_sched_gen_ceil(window - 1 + more, m);
     int64_t late_all = sl_sched_gen_ceil(widest(gen) - 1 + global_step, m);
     const struct sl_policy *policy = gen->sched->policy.row;

@@ -21,7 +21,7 @@ static int32_t lag_of(const struct sl_sched *flat, int worker) {
     return lag;
 }
 
-int32_t sl_sched_verdict_lag(const struct sl_sched *sched) {
+int32_t sl_sched_decision_lag(const struct sl_sched *sched) {
     const struct sl_sched flat = sl_sched_flat(sched);
     int32_t lag = 0;
     for (int w = 0; w < flat.plan->worker_count; w++) {

@@ -6,6 +6,6 @@
 
 /* How many steps, at most, a worker that begins a micro-batch of iteration t has not yet made of
  * those 1 .. t: 0 where schedules are synchronous. */
-int32_t sl_sched_verdict_lag(const struct sl_sched *sched);
+int32_t sl_sched_decision_lag(const struct sl_sched *sched);
 
 #endif

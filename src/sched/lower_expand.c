@@ -113,8 +113,8 @@ static void complete_gradient(struct expand *e, struct sl_items *items, int seat
     int32_t version = ++s->complete;
     for (int i = 0, g; (g = sl_sched_group_of(plan, stage, i)) >= 0; i++)
         put_reduce(items, stage, version, g);
-    put_reduce(items, stage, version, sl_sched_verdict(plan));
-    s->due[version] = s->passes + sl_sched_late(&e->low->flat, stage);
+    put_reduce(items, stage, version, sl_sched_decision_group(plan));
+    s->due[version] = s->passes + sl_sched_step_delay(&e->low->flat, stage);
 }
 
 /* Before a pass: the steps that are due. Rule twobw: as late as possible. */
@@ -206,7 +206,7 @@ static void fix_versions(struct expand *e) {
     int64_t *due = SL_NEW(&e->low->scratch, int64_t, flat->iters + 2);
     for (int r = 0; r < entry->width; r++) {
         int32_t steps = 0, grads = 0, complete = 0;
-        int64_t passes = 0, late = flat->global_step ? sl_sched_late(flat, e->entry) : 0;
+        int64_t passes = 0, late = flat->global_step ? sl_sched_step_delay(flat, e->entry) : 0;
         for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
             const struct sl_actions *list = &flat->lists[s][entry->workers[r]];
             for (int64_t i = 0; i < list->count; i++) {

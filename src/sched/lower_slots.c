@@ -233,7 +233,7 @@ static void open_seat(struct slots *s, int seat) {
 }
 
 static void set_bytes(const struct sl_plan *plan, const struct sl_stage *stage,
-                      struct sl_pool *pools) {
+                      struct sl_slot_pool *pools) {
     pools[SL_POOL_STASH].bytes = stage->recompute ? stage->bytes.saved : stage->bytes.stash;
     pools[SL_POOL_FULL].bytes = stage->bytes.stash;
     pools[SL_POOL_KEPT].bytes = stage->bytes.kept;
@@ -247,7 +247,7 @@ static void set_bytes(const struct sl_plan *plan, const struct sl_stage *stage,
 }
 
 /* Rule twobw: by version. Rule newest: one for forwards, one for backwards. */
-static void set_predict(const struct slots *s, int seat, struct sl_pool *pool) {
+static void set_predict(const struct slots *s, int seat, struct sl_slot_pool *pool) {
     const struct seat_spans *spans = &s->seats[seat];
     bool by_version = s->low->flat.rule == SL_RULE_2BW;
     pool->count = by_version ? (spans->predictions < 2 ? spans->predictions : 2)
@@ -255,11 +255,12 @@ static void set_predict(const struct slots *s, int seat, struct sl_pool *pool) {
     pool->turn = by_version && pool->count > 1;
 }
 
-static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
+static sl_err make_pools(struct slots *s, int seat, struct sl_slot_pool **out) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_seat *at = &plan->seats[seat];
     const struct sl_stage *stage = &plan->stages[at->stage];
-    struct sl_pool *pools = SL_NEW(s->low->arena, struct sl_pool, sl_sched_pool_count(stage));
+    struct sl_slot_pool *pools =
+        SL_NEW(s->low->arena, struct sl_slot_pool, sl_sched_pool_count(stage));
     int32_t share = sl_sched_deps_share(s->low->flat.micros[at->stage], stage->width, at->replica);
     int64_t versions = versions_of(&s->seats[seat], s->low->flat.iters);
     if (versions > UINT16_MAX)
@@ -285,7 +286,7 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
 
 static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     const struct sl_plan *plan = low->plan;
-    const struct sl_pool *pools = low->out->pools[sl_sched_seat(plan, a->stage, worker)];
+    const struct sl_slot_pool *pools = low->out->pools[sl_sched_seat(plan, a->stage, worker)];
     int32_t ordinal = sl_sched_deps_ordinal(&low->flat, a->stage, a->micro);
     if (a->kind == SL_SEND || a->kind == SL_RECV) {
         int pool = sl_sched_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD,
@@ -324,7 +325,7 @@ sl_err sl_sched_lower_slots(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct slots s = {.low = low};
     s.seats = SL_NEW(&low->scratch, struct seat_spans, plan->seat_count);
-    struct sl_pool **pools = SL_NEW(low->arena, struct sl_pool *, plan->seat_count);
+    struct sl_slot_pool **pools = SL_NEW(low->arena, struct sl_slot_pool *, plan->seat_count);
     low->out->pools = pools;
     for (int w = 0; w < plan->worker_count; w++) {
         struct sl_arena_mark mark = sl_arena_mark(&low->scratch);

@@ -116,7 +116,8 @@ static int who_misses(const struct clock *c, int group, int32_t version) {
     const struct sl_plan *plan = c->low->plan;
     for (int i = 0; i < plan->seat_count; i++) {
         int stage = plan->seats[i].stage;
-        bool member = group == sl_sched_verdict(plan) || sl_sched_in_group(plan, group, stage);
+        bool member =
+            group == sl_sched_decision_group(plan) || sl_sched_in_group(plan, group, stage);
         if (member && c->given[i][group] < version)
             return plan->seats[i].worker;
     }
@@ -135,9 +136,9 @@ static bool reach_parts(struct clock *c, int worker, const struct sl_action *a, 
 /* Gives a part; the verdict only with the sums that the stage speaks for. */
 static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
-    int verdict = sl_sched_verdict(plan), seat = sl_sched_seat(plan, a->stage, worker);
+    int verdict = sl_sched_decision_group(plan), seat = sl_sched_seat(plan, a->stage, worker);
     for (int i = 0, g; a->slot == verdict && (g = sl_sched_group_of(plan, a->stage, i)) >= 0; i++)
-        if (sl_sched_speaker(plan, g) == a->stage && !reach_parts(c, worker, a, g))
+        if (sl_sched_group_root(plan, g) == a->stage && !reach_parts(c, worker, a, g))
             return false;
     struct parts *parts = &c->parts[a->slot][a->version];
     c->given[seat][a->slot] = a->version;
@@ -148,7 +149,7 @@ static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
 /* A step waits in the play as well, so that receives are posted by a clock that can happen. */
 static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
-    if (!reach_parts(c, worker, a, sl_sched_verdict(plan)))
+    if (!reach_parts(c, worker, a, sl_sched_decision_group(plan)))
         return false;
     for (int i = 0, g; (g = sl_sched_group_of(plan, a->stage, i)) >= 0; i++)
         if (!reach_parts(c, worker, a, g))
@@ -159,7 +160,7 @@ static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
 
 static void open_parts(struct clock *c) {
     const struct sl_plan *plan = c->low->plan;
-    int groups = sl_sched_verdict(plan) + 1;
+    int groups = sl_sched_decision_group(plan) + 1;
     c->parts = SL_NEW(&c->low->scratch, struct parts *, groups);
     c->given = SL_NEW(&c->low->scratch, int32_t *, plan->seat_count);
     for (int g = 0; g < groups; g++)

@@ -29,7 +29,7 @@ struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stag
     struct sl_policy_at at = {.height = height_of(sched, stage),
                               .depth = depth_of(sched),
                               .micros = sched->micros[stage]};
-    int64_t late = sched->global_step ? (sl_sched_late(sched, stage) + 1) / 2 : 0;
+    int64_t late = sched->global_step ? (sl_sched_step_delay(sched, stage) + 1) / 2 : 0;
     switch (sched->rule) {
     case SL_RULE_SYNC: at.delay = 0; break;
     case SL_RULE_2BW: at.delay = 1; break;

@@ -4,7 +4,7 @@
 #include "sched/deps.h"
 #include "sched/slots.h"
 
-static int32_t turned(int32_t slot, int32_t rep, const struct sl_pool *pool) {
+static int32_t turned(int32_t slot, int32_t rep, const struct sl_slot_pool *pool) {
     if (pool->count <= 1 || slot < 0 || slot >= pool->count)
         return slot;
     int64_t at = (slot + (int64_t)rep * pool->turn) % pool->count;
@@ -30,14 +30,14 @@ int sl_sched_pool_count(const struct sl_stage *stage) {
     return SL_POOL_EDGES + 2 * (stage->in_count + stage->out_count);
 }
 
-static uint16_t turned_weight(const struct sl_pool *pools, uint16_t slot, int32_t rep) {
-    const struct sl_pool *weight = &pools[SL_POOL_WEIGHT], *predict = &pools[SL_POOL_PREDICT];
+static uint16_t turned_weight(const struct sl_slot_pool *pools, uint16_t slot, int32_t rep) {
+    const struct sl_slot_pool *weight = &pools[SL_POOL_WEIGHT], *predict = &pools[SL_POOL_PREDICT];
     if (slot < weight->count)
         return (uint16_t)turned(slot, rep, weight);
     return (uint16_t)(weight->count + turned(slot - weight->count, rep, predict));
 }
 
-static void turn_slots(const struct sl_sched *sched, const struct sl_pool *pools, int32_t rep,
+static void turn_slots(const struct sl_sched *sched, const struct sl_slot_pool *pools, int32_t rep,
                        struct sl_action *a) {
     switch ((enum sl_kind)a->kind) {
     case SL_SEND:
@@ -115,9 +115,9 @@ int sl_sched_group_size(const struct sl_plan *plan, int group) {
     return size;
 }
 
-int sl_sched_verdict(const struct sl_plan *plan) { return sl_sched_group_count(plan); }
+int sl_sched_decision_group(const struct sl_plan *plan) { return sl_sched_group_count(plan); }
 
-int sl_sched_speaker(const struct sl_plan *plan, int group) {
+int sl_sched_group_root(const struct sl_plan *plan, int group) {
     int best = -1;
     for (int i = 0; i < plan->stage_count; i++)
         if (sl_sched_in_group(plan, group, i) &&
@@ -129,7 +129,7 @@ int sl_sched_speaker(const struct sl_plan *plan, int group) {
 /* The top's last backward is d passes after that of a stage d edges below. Then its word has to
  * come: a pass later where F and B take the same time, and half a pass more per edge where B takes
  * longer, because at the same count of passes lower stages are further in time. */
-int sl_sched_late(const struct sl_sched *sched, int stage) {
+int sl_sched_step_delay(const struct sl_sched *sched, int stage) {
     int below = sched->plan->depth - 1 - sched->plan->stages[stage].height;
     below *= 1 + sched->slack;
     return below + 1 + (below + 1) / 2;

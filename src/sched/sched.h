@@ -97,7 +97,7 @@ enum sl_pool_kind {
                         (SEND act, RECV grad), in the order of stage->in, stage->out */
 };
 
-struct sl_pool {
+struct sl_slot_pool {
     int32_t count; /* slots */
     int32_t turn;
     int64_t bytes; /* of one slot */
@@ -124,7 +124,7 @@ struct sl_sched {
     int32_t reps;                /* of the period */
     const int32_t *micros;       /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
-    struct sl_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
+    struct sl_slot_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
 };
 
@@ -144,9 +144,9 @@ int sl_sched_group_size(const struct sl_plan *plan, int group);
 /* Stepping together. The group of the verdict; the stage that tells a group's part of the norm (the
  * highest: its gradients are complete last); passes of a stage between its last gradient and the
  * step, when it does not step as late as possible (rule twobw). */
-int sl_sched_verdict(const struct sl_plan *plan);
-int sl_sched_speaker(const struct sl_plan *plan, int group);
-int sl_sched_late(const struct sl_sched *sched, int stage);
+int sl_sched_decision_group(const struct sl_plan *plan);
+int sl_sched_group_root(const struct sl_plan *plan, int group);
+int sl_sched_step_delay(const struct sl_sched *sched, int stage);
 
 /* Micro-batches of a stage in iteration t, and in the whole run. */
 int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter);

@@ -39,7 +39,7 @@ int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
 }
 
 bool sl_sched_keeps_slot(const struct sl_sched *sched, int seat) {
-    const struct sl_pool *pools = sched->pools[seat];
+    const struct sl_slot_pool *pools = sched->pools[seat];
     return pools[SL_POOL_KEPT].count && pools[SL_POOL_KEPT].bytes == pools[SL_POOL_STASH].bytes;
 }
 

@@ -31,7 +31,7 @@ struct reader {
     struct sl_lex *lex;
     struct sl_arena *arena;
     struct sl_sched *sched;
-    struct sl_pool **pools;
+    struct sl_slot_pool **pools;
     int64_t (*dur_ns)[SL_KIND_COUNT];
     action_vec *lists; /* [segment * workers + worker] */
     int worker, segment;
@@ -172,12 +172,12 @@ static sl_err read_pools(struct reader *r) {
         SL_TRY(take_stage(r, &stage));
         SL_TRY(take_range(r->lex, "replica", 0, plan->stages[stage].width - 1, &replica));
         int pools = sl_sched_pool_count(&plan->stages[stage]);
-        struct sl_pool *at = SL_NEW(r->arena, struct sl_pool, pools);
+        struct sl_slot_pool *at = SL_NEW(r->arena, struct sl_slot_pool, pools);
         for (int i = 0; i < pools; i++) {
             SL_TRY(take_range(r->lex, "slots", 0, NUMBER_MAX, &count));
             SL_TRY(take_range(r->lex, "turn", 0, NUMBER_MAX, &turn));
             SL_TRY(take_range(r->lex, "bytes", 0, INT64_MAX >> 16, &bytes));
-            at[i] = (struct sl_pool){(int32_t)count, (int32_t)turn, bytes};
+            at[i] = (struct sl_slot_pool){(int32_t)count, (int32_t)turn, bytes};
         }
         r->pools[plan->stages[stage].seat + replica] = at;
         SL_TRY(sl_lex_take_newline(r->lex));
@@ -278,7 +278,7 @@ static sl_err read_body(struct reader *r) {
     SL_TRY(read_program(r));
     SL_TRY(read_samples(r));
     r->dur_ns = sl_arena_alloc(r->arena, (int64_t)sizeof *r->dur_ns * plan->stage_count);
-    r->pools = SL_NEW(r->arena, struct sl_pool *, plan->seat_count);
+    r->pools = SL_NEW(r->arena, struct sl_slot_pool *, plan->seat_count);
     SL_TRY(read_times(r));
     SL_TRY(read_pools(r));
     int lists = SL_SEGMENT_COUNT * plan->worker_count;

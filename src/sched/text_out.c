@@ -38,7 +38,7 @@ static void put_pools(struct sl_text *out, const struct sl_sched *sched, int sea
     const struct sl_stage *stage = &sched->plan->stages[at->stage];
     sl_text_printf(out, "pools %s %d", stage->name, at->replica);
     for (int i = 0; i < sl_sched_pool_count(stage); i++) {
-        const struct sl_pool *pool = &sched->pools[seat][i];
+        const struct sl_slot_pool *pool = &sched->pools[seat][i];
         sl_text_printf(out, "  %d %d %lld", pool->count, pool->turn, (long long)pool->bytes);
     }
     sl_text_put(out, "\n");

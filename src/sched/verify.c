@@ -130,13 +130,13 @@ static int32_t *new_slots(struct sl_ver *v, int64_t count) {
 
 static void open_seat(struct sl_ver *v, int seat) {
     const struct sl_stage *stage = &v->plan->stages[v->plan->seats[seat].stage];
-    const struct sl_pool *pools = v->view.pools[seat];
-    struct sl_seat_state *s = &v->seats[seat];
+    const struct sl_slot_pool *pools = v->view.pools[seat];
+    struct sl_ver_seat *s = &v->seats[seat];
     int32_t weights = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     s->stash = new_slots(v, pools[SL_POOL_STASH].count);
     s->kept = new_slots(v, pools[SL_POOL_KEPT].count);
     s->full = s->bell[0].iter = s->bell[1].iter = -1;
-    s->weights = SL_NEW(&v->arena, struct sl_weights, weights);
+    s->weights = SL_NEW(&v->arena, struct sl_ver_weights, weights);
     for (int32_t i = 1; i < weights; i++) /* slot 0 holds version 0 */
         s->weights[i].version = -1;
     s->grads = SL_NEW(&v->arena, struct sl_gradient, pools[SL_POOL_GRAD].count);
@@ -160,12 +160,12 @@ static sl_err check_pools(const struct sl_ver *v, int seat) {
     const struct sl_stage *stage = &v->plan->stages[at->stage];
     int64_t max = sl_sched_total(&v->view, at->stage) + v->view.iters + 2;
     for (int i = 0; i < sl_sched_pool_count(stage); i++) {
-        const struct sl_pool *pool = &v->view.pools[seat][i];
+        const struct sl_slot_pool *pool = &v->view.pools[seat][i];
         if (pool->count < 0 || pool->count > max || pool->turn < 0 || pool->bytes < 0)
             return sl_fail(SL_ERR_REFUSED, "stage %s, pool %d: %d slots are not sensible",
                            stage->name, i, pool->count);
     }
-    const struct sl_pool *pools = v->view.pools[seat];
+    const struct sl_slot_pool *pools = v->view.pools[seat];
     if (pools[SL_POOL_WEIGHT].count < 1 || pools[SL_POOL_GRAD].count < 1 ||
         pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count > UINT16_MAX ||
         pools[SL_POOL_GRAD].count > UINT8_MAX || pools[SL_POOL_FULL].count != stage->recompute)
@@ -209,7 +209,7 @@ static sl_err check_sizes(const struct sl_ver *v) {
 static void open_state(struct sl_ver *v) {
     const struct sl_plan *plan = v->plan;
     bool remember = v->view.rule == SL_RULE_STASH || v->view.rule == SL_RULE_VSYNC;
-    v->seats = SL_NEW(&v->arena, struct sl_seat_state, plan->seat_count);
+    v->seats = SL_NEW(&v->arena, struct sl_ver_seat, plan->seat_count);
     v->joined = SL_NEW(&v->arena, int32_t *, plan->seat_count);
     v->done = SL_NEW(&v->arena, uint8_t *, plan->stage_count);
     v->versions = SL_NEW(&v->arena, int32_t *, plan->stage_count);

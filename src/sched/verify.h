@@ -24,7 +24,7 @@ struct sl_buffer {
     int32_t posted; /* inputs: pieces posted or arrived */
 };
 
-struct sl_weights {
+struct sl_ver_weights {
     int32_t version; /* -1: nothing */
     uint8_t ahead;
 };
@@ -36,13 +36,13 @@ struct sl_gradient {
     int32_t reduced; /* groups it has gone into */
 };
 
-struct sl_seat_state {
-    int32_t newest;             /* version = number of STEPs */
-    int32_t *stash, *kept;      /* [slot] micro-batch, -1: free */
-    int32_t full;               /* RECOMPUTE's slot */
-    struct sl_weights *weights; /* [slot] true ones, then predicted */
-    struct sl_gradient *grads;  /* [slot] */
-    struct sl_buffer **buffers; /* [pool - SL_POOL_EDGES][slot] */
+struct sl_ver_seat {
+    int32_t newest;                 /* version = number of STEPs */
+    int32_t *stash, *kept;          /* [slot] micro-batch, -1: free */
+    int32_t full;                   /* RECOMPUTE's slot */
+    struct sl_ver_weights *weights; /* [slot] true ones, then predicted */
+    struct sl_gradient *grads;      /* [slot] */
+    struct sl_buffer **buffers;     /* [pool - SL_POOL_EDGES][slot] */
     struct {
         int32_t iter, version; /* iter -1: none yet */
     } bell[2];                 /* bellwethers of forwards and backwards */
@@ -54,7 +54,7 @@ struct sl_posting {
     uint8_t flags;
 };
 
-struct sl_channel { /* from one worker to another, in order */
+struct sl_ver_channel { /* from one worker to another, in order */
     int from, to;
     SL_VEC(struct sl_posting) posted; /* receives without their send: [head, count) */
     int64_t head;
@@ -71,14 +71,14 @@ struct sl_ver {
     int64_t played, told, all;          /* actions */
     const struct sl_plan *plan;
     struct sl_sched view; /* with as many repetitions as are played */
-    struct sl_seat_state *seats;
+    struct sl_ver_seat *seats;
     uint8_t **done;              /* [stage][micro] */
     int32_t **versions;          /* [stage][micro] of the forward + 1; rules STASH, VSYNC */
     int entry;                   /* VSYNC */
     struct sl_meeting *meetings; /* [group] */
     int32_t **joined; /* [seat][i] version its i-th group has got from it; last: verdict */
     int32_t **given;  /* stepping together: [group][version] parts */
-    SL_VEC(struct sl_channel) channels;
+    SL_VEC(struct sl_ver_channel) channels;
     int *first_channel; /* [worker] channels it receives on, linked */
     SL_VEC(int) next_channel;
     int64_t *at;            /* [worker] */

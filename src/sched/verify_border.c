@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct sl_border {
-    struct sl_seat_state *seats;
+    struct sl_ver_seat *seats;
     int32_t **joined;
     uint8_t **done;
     int32_t **versions;
@@ -20,9 +20,9 @@ struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v) {
     const struct sl_plan *plan = v->plan;
     b->seats = COPY(v, v->seats, plan->seat_count);
     for (int i = 0; i < plan->seat_count; i++) {
-        const struct sl_pool *pools = v->view.pools[i];
-        const struct sl_seat_state *from = &v->seats[i];
-        struct sl_seat_state *to = &b->seats[i];
+        const struct sl_slot_pool *pools = v->view.pools[i];
+        const struct sl_ver_seat *from = &v->seats[i];
+        struct sl_ver_seat *to = &b->seats[i];
         int edges = sl_sched_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES;
         to->stash = COPY(v, from->stash, pools[SL_POOL_STASH].count);
         to->kept = COPY(v, from->kept, pools[SL_POOL_KEPT].count);
@@ -51,7 +51,7 @@ struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v) {
     b->posted = SL_NEW(&v->arena, struct sl_posting *, b->channel_count);
     b->posted_count = SL_NEW(&v->arena, int64_t, b->channel_count);
     for (int64_t i = 0; i < b->channel_count; i++) {
-        const struct sl_channel *c = &v->channels.at[i];
+        const struct sl_ver_channel *c = &v->channels.at[i];
         b->posted_count[i] = c->posted.count - c->head;
         b->posted[i] = COPY(v, c->posted.at + c->head, b->posted_count[i]);
     }
@@ -65,11 +65,11 @@ static sl_err no(const struct sl_ver *v, int stage, const char *what) {
                    v->plan->stages[stage].name, what);
 }
 
-static int32_t turned(int32_t slot, const struct sl_pool *pool) {
+static int32_t turned(int32_t slot, const struct sl_slot_pool *pool) {
     return (int32_t)(((int64_t)slot + pool->turn) % pool->count);
 }
 
-static bool same_slots(const int32_t *before, const int32_t *after, const struct sl_pool *pool,
+static bool same_slots(const int32_t *before, const int32_t *after, const struct sl_slot_pool *pool,
                        int32_t shift) {
     for (int32_t i = 0; i < pool->count; i++) {
         int32_t want = before[i] < 0 ? -1 : before[i] + shift;
@@ -79,10 +79,10 @@ static bool same_slots(const int32_t *before, const int32_t *after, const struct
     return true;
 }
 
-static bool same_weights(const struct sl_weights *before, const struct sl_weights *after,
-                         const struct sl_pool *pool) {
+static bool same_weights(const struct sl_ver_weights *before, const struct sl_ver_weights *after,
+                         const struct sl_slot_pool *pool) {
     for (int32_t i = 0; i < pool->count; i++) {
-        struct sl_weights now = after[turned(i, pool)];
+        struct sl_ver_weights now = after[turned(i, pool)];
         /* a slot that nothing was ever put into may have been filled since */
         if (before[i].version >= 0 &&
             (now.version != before[i].version + 1 || now.ahead != before[i].ahead))
@@ -92,7 +92,7 @@ static bool same_weights(const struct sl_weights *before, const struct sl_weight
 }
 
 static bool same_buffers(const struct sl_buffer *before, const struct sl_buffer *after,
-                         const struct sl_pool *pool, int32_t shift) {
+                         const struct sl_slot_pool *pool, int32_t shift) {
     for (int32_t i = 0; i < pool->count; i++) {
         const struct sl_buffer *now = &after[turned(i, pool)];
         if (now->micro != (before[i].micro < 0 ? -1 : before[i].micro + shift) ||
@@ -103,7 +103,7 @@ static bool same_buffers(const struct sl_buffer *before, const struct sl_buffer 
 }
 
 static bool same_grads(const struct sl_gradient *before, const struct sl_gradient *after,
-                       const struct sl_pool *pool, int32_t shift) {
+                       const struct sl_slot_pool *pool, int32_t shift) {
     for (int32_t i = 0; i < pool->count; i++) {
         const struct sl_gradient *now = &after[turned(i, pool)];
         if (before[i].iter < 0
@@ -118,8 +118,8 @@ static bool same_grads(const struct sl_gradient *before, const struct sl_gradien
 static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int seat) {
     int stage = v->plan->seats[seat].stage;
     int32_t shift = v->view.micros[stage];
-    const struct sl_pool *pools = v->view.pools[seat];
-    const struct sl_seat_state *s0 = &b->seats[seat], *s1 = &v->seats[seat];
+    const struct sl_slot_pool *pools = v->view.pools[seat];
+    const struct sl_ver_seat *s0 = &b->seats[seat], *s1 = &v->seats[seat];
     if (s1->newest != s0->newest + 1)
         return no(v, stage, "steps");
     if (!same_slots(s0->stash, s1->stash, &pools[SL_POOL_STASH], shift))
@@ -172,7 +172,7 @@ static sl_err recurs_stage(const struct sl_ver *v, const struct sl_border *b, in
 }
 
 static sl_err recurs_channel(const struct sl_ver *v, const struct sl_border *b, int64_t i) {
-    const struct sl_channel *c = &v->channels.at[i];
+    const struct sl_ver_channel *c = &v->channels.at[i];
     int64_t count = i < b->channel_count ? b->posted_count[i] : 0;
     bool same = c->posted.count - c->head == count;
     for (int64_t j = 0; same && j < count; j++) {

@@ -10,15 +10,15 @@ void sl_sched_verify_global_step_open(struct sl_ver *v) {
 }
 
 static int group_size(const struct sl_ver *v, int group) {
-    return group == sl_sched_verdict(v->plan) ? v->plan->seat_count
-                                              : sl_sched_group_size(v->plan, group);
+    return group == sl_sched_decision_group(v->plan) ? v->plan->seat_count
+                                                     : sl_sched_group_size(v->plan, group);
 }
 
 /* Place of a group among those of a stage; the verdict comes last. */
 static int place_of(const struct sl_ver *v, int stage, int group) {
     int last = 0;
-    if (group != sl_sched_verdict(v->plan))
-        return group < 0 || group > sl_sched_verdict(v->plan)
+    if (group != sl_sched_decision_group(v->plan))
+        return group < 0 || group > sl_sched_decision_group(v->plan)
                    ? -1
                    : sl_sched_verify_group_index(v->plan, stage, group);
     while (sl_sched_group_of(v->plan, stage, last) >= 0)
@@ -46,7 +46,7 @@ static sl_err check_verdict(struct sl_ver *v, struct sl_turn *t) {
     for (int i = 0, g; (g = sl_sched_group_of(v->plan, a->stage, i)) >= 0; i++) {
         if (v->joined[t->seat][i] < a->version)
             return sl_sched_verify_fail(v, t, "the part for group %d has not been given before", g);
-        if (sl_sched_speaker(v->plan, g) == a->stage && !is_complete(v, g, a->version)) {
+        if (sl_sched_group_root(v->plan, g) == a->stage && !is_complete(v, g, a->version)) {
             sl_sched_verify_wait(v, t, who_misses(v, g, a->version), "for the sum with");
             return SL_OK;
         }
@@ -65,7 +65,7 @@ sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t) {
     if (v->joined[t->seat][place] + 1 != a->version)
         return sl_sched_verify_fail(v, t, "group %d has its part up to version %d", a->slot,
                                     v->joined[t->seat][place]);
-    if (a->slot == sl_sched_verdict(v->plan)) {
+    if (a->slot == sl_sched_decision_group(v->plan)) {
         SL_TRY(check_verdict(v, t));
         if (!t->go)
             return SL_OK;
@@ -81,7 +81,7 @@ sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t) {
 
 sl_err sl_sched_verify_global_step_ready(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
-    int verdict = sl_sched_verdict(v->plan), last = place_of(v, a->stage, verdict);
+    int verdict = sl_sched_decision_group(v->plan), last = place_of(v, a->stage, verdict);
     for (int i = 0; i <= last; i++) {
         int g = i == last ? verdict : sl_sched_group_of(v->plan, a->stage, i);
         if (v->joined[t->seat][i] < a->version)

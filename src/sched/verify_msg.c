@@ -5,11 +5,11 @@
  */
 #include "sched/verify.h"
 
-static struct sl_channel *channel_of(struct sl_ver *v, int from, int to) {
+static struct sl_ver_channel *channel_of(struct sl_ver *v, int from, int to) {
     for (int i = v->first_channel[to]; i >= 0; i = v->next_channel.at[i])
         if (v->channels.at[i].from == from)
             return &v->channels.at[i];
-    struct sl_channel fresh = {.from = from, .to = to};
+    struct sl_ver_channel fresh = {.from = from, .to = to};
     SL_PUSH(&v->channels, fresh);
     SL_PUSH(&v->next_channel, v->first_channel[to]);
     v->first_channel[to] = (int)v->channels.count - 1;
@@ -85,7 +85,7 @@ sl_err sl_sched_verify_recv(struct sl_ver *v, struct sl_turn *t) {
         return sl_sched_verify_fail(v, t, "received after the pass that reads it");
     int pool = sl_sched_pool_of_edge(v->plan, &v->plan->edges[a->edge], grad, false);
     SL_TRY(sl_sched_verify_fill(v, t, t->seat, pool, a->slot, a->micro));
-    struct sl_channel *channel = channel_of(v, a->peer, t->worker);
+    struct sl_ver_channel *channel = channel_of(v, a->peer, t->worker);
     if (channel->head > 64 && channel->head * 2 > channel->posted.count) {
         memmove(channel->posted.at, channel->posted.at + channel->head,
                 sizeof *channel->posted.at * (size_t)(channel->posted.count - channel->head));
@@ -148,7 +148,7 @@ sl_err sl_sched_verify_send(struct sl_ver *v, struct sl_turn *t) {
                          v, t, "message slot %d is empty: not made yet, or sent already", a->slot)
                    : sl_sched_verify_fail(v, t, "message slot %d holds micro-batch %d, not %d",
                                           a->slot, buffer->micro, a->micro);
-    struct sl_channel *channel = channel_of(v, t->worker, a->peer);
+    struct sl_ver_channel *channel = channel_of(v, t->worker, a->peer);
     if (channel->head == channel->posted.count) {
         sl_sched_verify_wait(v, t, a->peer, "for the matching RECV of");
         return SL_OK;

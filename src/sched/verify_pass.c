@@ -106,7 +106,7 @@ static sl_err write_outputs(struct sl_ver *v, struct sl_turn *t) {
 
 /* The bellwether's version: what was newest in the first pass of the iteration, this way. */
 static int32_t bell_version(struct sl_ver *v, const struct sl_turn *t) {
-    struct sl_seat_state *s = &v->seats[t->seat];
+    struct sl_ver_seat *s = &v->seats[t->seat];
     int32_t iter = t->a.micro / v->view.micros[t->a.stage];
     int d = t->a.kind != SL_FORWARD;
     if (s->bell[d].iter != iter) {
@@ -128,7 +128,7 @@ static sl_err check_ahead(struct sl_ver *v, struct sl_turn *t) {
 
 static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
-    const struct sl_pool *pools = v->view.pools[t->seat];
+    const struct sl_slot_pool *pools = v->view.pools[t->seat];
     int32_t iter = a->micro / v->view.micros[a->stage], newest = v->seats[t->seat].newest;
     int32_t expected = newest, *fixed = NULL;
     switch (v->view.rule) {
@@ -156,7 +156,7 @@ static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
     int32_t slots = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     if (a->weight_slot >= slots)
         return sl_sched_verify_fail(v, t, "weight slot %d of %d", a->weight_slot, slots);
-    const struct sl_weights *weights = &v->seats[t->seat].weights[a->weight_slot];
+    const struct sl_ver_weights *weights = &v->seats[t->seat].weights[a->weight_slot];
     if (weights->version != a->version || weights->ahead != a->ahead)
         return sl_sched_verify_fail(
             v, t,
@@ -245,7 +245,7 @@ static sl_err check_once(struct sl_ver *v, struct sl_turn *t) {
 }
 
 static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
-    struct sl_seat_state *s = &v->seats[t->seat];
+    struct sl_ver_seat *s = &v->seats[t->seat];
     const struct sl_action *a = &t->a;
     bool recompute = v->plan->stages[a->stage].recompute;
     switch ((enum sl_kind)a->kind) {
@@ -390,7 +390,7 @@ static sl_err reduce(struct sl_ver *v, struct sl_turn *t) {
 
 static sl_err step(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
-    struct sl_seat_state *s = &v->seats[t->seat];
+    struct sl_ver_seat *s = &v->seats[t->seat];
     struct sl_gradient *grad;
     int32_t slots = v->view.pools[t->seat][SL_POOL_WEIGHT].count;
     SL_TRY(sl_sched_verify_gradient(v, t, &grad));
@@ -418,7 +418,7 @@ static sl_err step(struct sl_ver *v, struct sl_turn *t) {
     if (s->weights[a->slot].version != s->newest)
         return sl_sched_verify_fail(v, t, "weight slot %d: version %d expected, version %d found",
                                     a->slot, s->newest, s->weights[a->slot].version);
-    s->weights[a->weight_slot] = (struct sl_weights){.version = a->version};
+    s->weights[a->weight_slot] = (struct sl_ver_weights){.version = a->version};
     s->newest = a->version;
     *grad = (struct sl_gradient){.iter = -1};
     return SL_OK;
@@ -426,7 +426,7 @@ static sl_err step(struct sl_ver *v, struct sl_turn *t) {
 
 static sl_err predict(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
-    struct sl_seat_state *s = &v->seats[t->seat];
+    struct sl_ver_seat *s = &v->seats[t->seat];
     int32_t slots = v->view.pools[t->seat][SL_POOL_WEIGHT].count;
     int32_t all = slots + v->view.pools[t->seat][SL_POOL_PREDICT].count;
     if (a->slot < 0 || a->slot >= slots || a->weight_slot < slots || a->weight_slot >= all)
@@ -441,7 +441,7 @@ static sl_err predict(struct sl_ver *v, struct sl_turn *t) {
             "predicts from version %d, but the direction that the optimizer knows is "
             "that of version %d",
             a->version, s->newest);
-    s->weights[a->weight_slot] = (struct sl_weights){a->version, a->ahead};
+    s->weights[a->weight_slot] = (struct sl_ver_weights){a->version, a->ahead};
     return SL_OK;
 }
 

@@ -90,7 +90,7 @@ static void put_wait(struct sl_text *out, const struct sl_plan *plan, const stru
     const char *what = w->grad ? "gradient" : "activation";
     if (w->wait == SL_WAIT_GROUP) {
         put_group(out, plan, w->of, sl_sched_waits_next(plan, all, worker));
-    } else if (w->wait == SL_WAIT_VERDICT) {
+    } else if (w->wait == SL_WAIT_DECISION) {
         sl_text_printf(out, ", waits for the part of worker %d in the step of all", w->peer);
     } else if (w->wait == SL_WAIT_MESSAGE) {
         const struct sl_edge *e = &plan->edges[w->of];

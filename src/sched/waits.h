@@ -13,11 +13,11 @@
 #include "sched/sched.h"
 
 enum sl_wait {
-    SL_WAIT_NONE,    /* it works */
-    SL_WAIT_MESSAGE, /* for a message over edge `of`, made by `peer` */
-    SL_WAIT_PLACE,   /* to send over edge `of`, until `peer` has taken an older message */
-    SL_WAIT_GROUP,   /* for the other members of group `of`; SL_WAIT_ALL: for all workers */
-    SL_WAIT_VERDICT, /* for the part of `peer` in a step of all */
+    SL_WAIT_NONE,     /* it works */
+    SL_WAIT_MESSAGE,  /* for a message over edge `of`, made by `peer` */
+    SL_WAIT_PLACE,    /* to send over edge `of`, until `peer` has taken an older message */
+    SL_WAIT_GROUP,    /* for the other members of group `of`; SL_WAIT_ALL: for all workers */
+    SL_WAIT_DECISION, /* for the part of `peer` in a step of all */
     SL_WAIT_COUNT,
 };
 enum { SL_WAIT_ALL = 0xffff };

@@ -342,15 +342,15 @@ static struct sl_parts_sim *parts_of(struct turn *t, int group) {
 
 static bool in_group(const struct turn *t, int group) {
     const struct sl_plan *plan = t->e->plan;
-    return group == sl_sched_verdict(plan) ||
+    return group == sl_sched_decision_group(plan) ||
            (sl_sched_group_size(plan, group) > 1 && sl_sched_in_group(plan, group, t->a->stage));
 }
 
 /* Are all parts of these groups complete? Raises *ready to the time when they are. */
 static bool all_given(struct turn *t, bool spoken_for, int64_t *ready) {
     const struct sl_plan *plan = t->e->plan;
-    for (int g = 0; g < sl_sched_verdict(plan) + !spoken_for; g++) {
-        if (!in_group(t, g) || (spoken_for && sl_sched_speaker(plan, g) != t->a->stage))
+    for (int g = 0; g < sl_sched_decision_group(plan) + !spoken_for; g++) {
+        if (!in_group(t, g) || (spoken_for && sl_sched_group_root(plan, g) != t->a->stage))
             continue;
         const struct sl_parts_sim *parts = parts_of(t, g);
         if (parts->given < t->e->group_size[g])
@@ -362,7 +362,7 @@ static bool all_given(struct turn *t, bool spoken_for, int64_t *ready) {
 
 static bool give_part(struct turn *t) {
     int64_t ready = t->w->now;
-    bool verdict = t->a->slot == sl_sched_verdict(t->e->plan);
+    bool verdict = t->a->slot == sl_sched_decision_group(t->e->plan);
     if (verdict && !all_given(t, true, &ready))
         return false;
     struct sl_parts_sim *parts = parts_of(t, t->a->slot);

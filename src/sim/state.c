@@ -7,7 +7,7 @@
 static void open_pools(struct sl_engine *e, int seat) {
     const struct sl_plan *plan = e->plan;
     const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
-    const struct sl_pool *pools = e->view.pools[seat];
+    const struct sl_slot_pool *pools = e->view.pools[seat];
     struct sl_seat_sim *s = &e->seats[seat];
     int edges = sl_sched_pool_count(stage) - SL_POOL_EDGES;
     s->pools = SL_NEW(&e->scratch, struct sl_pool_state, edges);

@@ -29,7 +29,7 @@ static void put_pool(struct state *s, int seat, int number, int32_t reps) {
     struct sl_engine *e = s->e;
     int stage = e->plan->seats[seat].stage;
     const struct sl_pool_state *pool = &e->seats[seat].pools[number];
-    const struct sl_pool *frozen = &e->view.pools[seat][SL_POOL_EDGES + number];
+    const struct sl_slot_pool *frozen = &e->view.pools[seat][SL_POOL_EDGES + number];
     bool output = (number % 2 == 1) == (number / 2 < e->plan->stages[stage].in_count);
     for (int32_t i = 0; i < pool->count; i++) {
         int64_t slot = pool->in + (i + (int64_t)reps * frozen->turn) % pool->count;

@@ -64,7 +64,7 @@ static void open_world(struct world *w, uint8_t choice) {
 
 static void close_world(struct world *w) {
     close(w->far);
-    tcp_free_peer(&w->peers[1]);
+    sl_comm_tcp_free_peer(&w->peers[1]);
     sl_comm_gate_close(&w->comm.post.base.gate);
     pthread_mutex_destroy(&w->comm.lock);
 }
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (write(w.far, data + at, piece) != (ssize_t)piece)
             abort();
         at += piece;
-        while (!w.peers[1].gone && tcp_read_piece(&w.comm, 1))
+        while (!w.peers[1].gone && sl_comm_tcp_read_piece(&w.comm, 1))
             continue;
     }
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);

@@ -381,7 +381,7 @@ static int64_t bytes_at(const struct slow *s, int worker, int i) {
     for (int j = 0; j < plan->worker_seat_count[worker]; j++) {
         int seat = plan->worker_seats[worker][j], stage = plan->seats[seat].stage;
         const struct sl_stage *st = &plan->stages[stage];
-        const struct sl_pool *pools = s->sched->pools[seat];
+        const struct sl_slot_pool *pools = s->sched->pools[seat];
         sum += st->bytes.state + pools[SL_POOL_GRAD].count * st->bytes.grads +
                (pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count) * st->bytes.params;
         for (int32_t m = 0; m < sl_sched_total(s->sched, stage); m++) {

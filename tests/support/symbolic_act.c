@@ -201,7 +201,7 @@ static int do_predict(struct world *w, int seat, const struct sl_action *a) {
 
 static int check_read(struct world *w, int seat, const struct sl_action *a) {
     struct seat *s = &w->seats[seat];
-    const struct sl_pool *pools = w->s->pools[seat];
+    const struct sl_slot_pool *pools = w->s->pools[seat];
     int64_t iter = a->micro / sym_per_iter(w, a->stage), want = s->steps;
     if (a->weight_slot >= pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count)
         return broken(w, "weight slot out of range");
@@ -253,7 +253,7 @@ symbol sym_backward_symbol(int64_t micro, symbol forward, symbol weights, symbol
 
 static int do_pass(struct world *w, int worker, int seat, const struct sl_action *a) {
     struct seat *s = &w->seats[seat];
-    const struct sl_pool *pools = w->s->pools[seat];
+    const struct sl_slot_pool *pools = w->s->pools[seat];
     bool recompute = w->p->stages[a->stage].recompute;
     symbol inputs = 1, value = 0;
     if (a->kind == SL_BACKWARD_WEIGHT) {

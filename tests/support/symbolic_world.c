@@ -86,20 +86,20 @@ int sym_pool_index(const struct world *w, int edge, bool at_to, bool grad) {
     return SL_POOL_EDGES + 2 * w->p->stages[e->from].in_count + 2 * e->from_place + grad;
 }
 
-const struct sl_pool *sym_pool_of(const struct world *w, int seat, int pool) {
+const struct sl_slot_pool *sym_pool_of(const struct world *w, int seat, int pool) {
     return &w->s->pools[seat][pool];
 }
 
 /* --- resolving repetitions, on its own --- */
 
-static int64_t turn(int64_t slot, const struct sl_pool *pool, int rep) {
+static int64_t turn(int64_t slot, const struct sl_slot_pool *pool, int rep) {
     if (slot < 0 || slot >= pool->count)
         return slot;
     return (slot + (int64_t)pool->turn * rep) % pool->count;
 }
 
 struct sl_action sym_resolve(const struct world *w, int seat, struct sl_action a, int rep) {
-    const struct sl_pool *pools = w->s->pools[seat];
+    const struct sl_slot_pool *pools = w->s->pools[seat];
     bool message = a.kind == SL_SEND || a.kind == SL_RECV;
     if (a.kind <= SL_RECV)
         a.micro += (int32_t)(sym_per_iter(w, a.stage) * rep);
@@ -159,7 +159,7 @@ static void free_cells(const struct world *w, int seat, struct cell **cells) {
 
 static void open_seat(struct world *w, int i) {
     struct seat *s = &w->seats[i];
-    const struct sl_pool *pools = w->s->pools[i];
+    const struct sl_slot_pool *pools = w->s->pools[i];
     size_t weights = (size_t)(pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count);
     s->stash = sym_zeros((size_t)pools[SL_POOL_STASH].count, sizeof(symbol));
     s->kept = sym_zeros((size_t)pools[SL_POOL_KEPT].count, sizeof(symbol));

@@ -73,7 +73,7 @@ int sym_worker_of(const struct world *w, int stage, int64_t micro);
 int64_t sym_nth_of_seat(const struct world *w, int stage, int64_t micro);
 void sym_overlap(const struct world *w, int stage, int64_t micro, int other, int64_t out[2]);
 int sym_pool_index(const struct world *w, int edge, bool at_to, bool grad);
-const struct sl_pool *sym_pool_of(const struct world *w, int seat, int pool);
+const struct sl_slot_pool *sym_pool_of(const struct world *w, int seat, int pool);
 struct sl_action sym_resolve(const struct world *w, int seat, struct sl_action a, int rep);
 void sym_open_world(struct world *w);
 void sym_close_world(struct world *w);

@@ -10,7 +10,7 @@ static __device__ unsigned long long mixed(unsigned long long word, i64 place) {
 }
 
 /* A block per row, by turns. */
-static __global__ void add_rows(sl_rows r, int which, sl_fingerprint *out) {
+static __global__ void add_rows(sl_cuda_rows r, int which, sl_fingerprint *out) {
     unsigned long long sum = 0, nonzero = 0;
     i64 words = r.row_bytes / 2;
     for (i64 row = blockIdx.x; row < r.count * r.batch; row += gridDim.x) {
@@ -26,7 +26,7 @@ static __global__ void add_rows(sl_rows r, int which, sl_fingerprint *out) {
     atomicAdd(&out->nonzero, nonzero);
 }
 
-sl_err sl_cuda_fingerprint_take(sl_fingerprint *place, const sl_rows *rows, int count,
+sl_err sl_cuda_fingerprint_take(sl_fingerprint *place, const sl_cuda_rows *rows, int count,
                                 cudaStream_t stream, sl_fingerprint *out) {
     const int blocks = 1024, threads = 256;
     SL_TRY(SL_CUDA(cudaMemsetAsync(place, 0, sizeof *place, stream)));

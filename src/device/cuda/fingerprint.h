@@ -13,15 +13,15 @@ struct sl_fingerprint {
     unsigned long long sum, nonzero; /* nonzero: how many 16-bit words are not 0 */
 };
 
-struct sl_rows { /* rows of bytes in matrices of `stride_bytes`; all multiples of 2 */
+struct sl_cuda_rows { /* rows of bytes in matrices of `stride_bytes`; all multiples of 2 */
     const void *at;
     int64_t count, row_bytes, ld_bytes;
     int64_t batch, stride_bytes;
 };
 
 /* Of all `count` of them together. `place`: device memory to work in. Waits for the stream. */
-sl_err sl_cuda_fingerprint_take(struct sl_fingerprint *place, const struct sl_rows *rows, int count,
-                                cudaStream_t stream, struct sl_fingerprint *out);
+sl_err sl_cuda_fingerprint_take(struct sl_fingerprint *place, const struct sl_cuda_rows *rows,
+                                int count, cudaStream_t stream, struct sl_fingerprint *out);
 
 #ifdef __cplusplus
 }

@@ -229,8 +229,8 @@ static sl_err print_of(struct sl_cuda_device *cuda, const struct plan *p,
                        const struct sl_gemm_io *io, struct sl_fingerprint *out) {
     const struct sl_gemm *g = &p->key;
     int64_t size_bytes = g->half_out ? 2 : 4;
-    struct sl_rows rows[2] = {{io->y, g->m, g->n * size_bytes, g->ldy * size_bytes,
-                               g->batch > 1 ? g->batch : 1, g->stride_y * size_bytes}};
+    struct sl_cuda_rows rows[2] = {{io->y, g->m, g->n * size_bytes, g->ldy * size_bytes,
+                                    g->batch > 1 ? g->batch : 1, g->stride_y * size_bytes}};
     bool saves = g->tail == SL_GEMM_GELU || g->tail == SL_GEMM_GELU_BIAS;
     rows[1] = rows[0];
     rows[1].at = io->aux;

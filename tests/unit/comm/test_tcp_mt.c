@@ -89,15 +89,15 @@ static void open_world(struct world *w) {
     }
     w->bytes = calloc(1, BIG);
     assert_non_null(w->bytes);
-    assert_int_equal(tcp_start_thread(&w->comm), SL_OK);
+    assert_int_equal(sl_comm_tcp_start_thread(&w->comm), SL_OK);
     send_head(w->nccl_link, (struct tcp_head){.kind = TCP_BYE}); /* it may be silent for long now */
     await(w, is_told);
 }
 
 static void close_world(struct world *w) {
-    tcp_stop_thread(&w->comm);
+    sl_comm_tcp_stop_thread(&w->comm);
     close(w->nccl_link);
-    tcp_free_peer(&w->peers[1]);
+    sl_comm_tcp_free_peer(&w->peers[1]);
     sl_comm_done(&w->comm.post.base);
     pthread_mutex_destroy(&w->comm.lock);
     free(w->bytes);
@@ -112,7 +112,7 @@ static void send_big(struct world *w, struct sl_transfer *op) {
         .bytes = w->bytes};
     atomic_store(&op->busy, true);
     pthread_mutex_lock(&w->comm.lock);
-    tcp_queue(&w->comm, 1, out);
+    sl_comm_tcp_queue(&w->comm, 1, out);
     pthread_mutex_unlock(&w->comm.lock);
 }
 

@@ -334,8 +334,8 @@ static void test_memory(void **state) {
                 for (int s = 0; s < 4; s++) {
                     const struct sl_worker *w = sl_pipe_worker(pipe, s);
                     const struct sl_program *program = w->programs[SL_WORKER_FULL];
-                    const struct sl_pool *weight = &sched->pools[s][SL_POOL_WEIGHT];
-                    const struct sl_pool *predict = &sched->pools[s][SL_POOL_PREDICT];
+                    const struct sl_slot_pool *weight = &sched->pools[s][SL_POOL_WEIGHT];
+                    const struct sl_slot_pool *predict = &sched->pools[s][SL_POOL_PREDICT];
                     assert_int_equal(w->versions * program->param_bytes,
                                      weight->count * weight->bytes +
                                          predict->count * predict->bytes);

@@ -157,7 +157,7 @@ static void overflow(void **state) {
         struct sl_sched_opts opts = {
             .schedule = schedules[s], .batch = 4, .iters = STEPS, .global_step = true};
         SL_TEST_OK(sl_sched_build(&arena, c.plan, &opts, &sched));
-        int lag = sl_sched_verdict_lag(sched);
+        int lag = sl_sched_decision_lag(sched);
         assert_int_equal(lag > 0, s >= 2);
         SL_TEST_OK(sl_pipe_open(&pc, &pipe));
         SL_TEST_OK(sl_pipe_run(pipe, STEPS, reports));

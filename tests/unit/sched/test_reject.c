@@ -120,7 +120,7 @@ static void test_memory(void **state) {
 static void test_not_periodic(void **state) {
     struct sl_arena arena = {0};
     struct sl_sched *sched = build(&arena, "2bw", 2, 3, 30);
-    struct sl_pool *pool = &sched->pools[0][SL_POOL_STASH];
+    struct sl_slot_pool *pool = &sched->pools[0][SL_POOL_STASH];
     (void)state;
     assert_int_equal(pool->count, 2);
     assert_int_equal(sl_sched_verify(sched), SL_OK);
