@@ -119,7 +119,7 @@ static double live(double seconds) {
                                             .ranks = RANKS,
                                             .meet_fd = i ? -1 : fd,
                                             .key = 77,
-                                            .patience_ns = 60000000000};
+                                            .timeout_ns = 60000000000};
         snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
         if (pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]) != 0)
             must(sl_fail(SL_ERR_SYSTEM, "cannot start a thread"));

@@ -1,4 +1,4 @@
-/* Members of a group that live in one process. */
+/* Members of a group in one process: barrier, slices, sums. */
 #include "comm/crew.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ struct sl_crew_slice sl_comm_slice_of(int64_t count, int i, int n) {
     return (struct sl_crew_slice){first, end > first ? end - first : 0};
 }
 
-/* Floats: on the host a block stays in a core's cache, elsewhere it is worth a launch. */
+/* Floats of a block: fits a core's cache on the host, pays for a kernel launch on a device. */
 enum { BLOCK = 1 << 13, BLOCK_APART = 1 << 22 };
 
 sl_err sl_comm_adder_open(struct sl_adder *adder, struct sl_device *device) {
@@ -42,7 +42,7 @@ void sl_comm_adder_close(struct sl_adder *adder) {
         adder->device->row->free(adder->device, adder->block);
 }
 
-/* Block by block in memory of its own, because `out` may be any of the terms. */
+/* Sums into scratch, block by block, because `out` may be any of the terms. */
 sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms, int term_count,
                          struct sl_crew_slice slice, float *out) {
     struct sl_device *device = adder->device;

@@ -1,5 +1,5 @@
-/* A crew: members of a group that live in one process. They share memory: a meeting, two sets of
- * tables used in turn, and pointers to the terms of a sum. */
+/* A crew: the members of a group in one process. They share a barrier, two sets of tables that
+ * alternate, and pointers to the terms of a sum. */
 #ifndef SL_COMM_CREW_H
 #define SL_COMM_CREW_H
 
@@ -11,7 +11,7 @@ struct sl_crew {
     atomic_int_least64_t arrived;
 };
 
-/* Wait for all members; used again and again. */
+/* Barrier; reusable. */
 SL_MUST_CHECK sl_err sl_comm_crew_meet(struct sl_crew *crew);
 
 /* Part i of n of a vector of `count` floats: whole cache lines. */
@@ -20,7 +20,7 @@ struct sl_crew_slice {
 };
 struct sl_crew_slice sl_comm_slice_of(int64_t count, int i, int n);
 
-/* An adder: a device with a little memory of its own. */
+/* An adder: a device and a scratch block for sums. */
 struct sl_adder {
     struct sl_device *device;
     void *block;

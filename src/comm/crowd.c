@@ -1,4 +1,4 @@
-/* Workers side by side: starting, meeting, ending. */
+/* Concurrent workers: start, barrier, end. */
 #include "comm/crowd.h"
 
 #include "base/arena.h"
@@ -14,7 +14,7 @@ struct sl_crowd {
     int workers, threads, place;
     sl_err (*act)(void *ctx, struct sl_crowd *crowd, int worker);
     void *ctx;
-    atomic_llong arrived; /* at meetings, all of them together */
+    atomic_llong arrived; /* at barriers, summed over all barriers */
     atomic_int done;
     atomic_bool failed;
     pthread_mutex_t mutex; /* of what follows */
@@ -49,7 +49,7 @@ static void *member_main(void *arg) {
     int place = crowd->place + me->worker * crowd->threads;
     sl_err err = crowd->place >= 0 ? sl_device_bind_thread(place) : SL_OK;
     if (err == SL_OK)
-        err = sl_comm_crowd_meet(crowd); /* nobody begins when one could not be started */
+        err = sl_comm_crowd_meet(crowd); /* no worker begins if one could not be started */
     if (err == SL_OK)
         err = crowd->act(crowd->ctx, crowd, me->worker);
     if (err != SL_OK)

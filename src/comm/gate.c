@@ -1,4 +1,4 @@
-/* Waiting for each other: spin for a while, then sleep. */
+/* Waiting: spin for a while, then sleep. */
 #include "comm/gate.h"
 
 #include "device/bind.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* LONGER: for work to turn up, where somebody asks for it. */
+/* LONGER: if the thread has other work to do while it waits. */
 enum { SPINS = 4000, LONGER = 16 };
 
 static _Thread_local struct {
@@ -32,7 +32,7 @@ struct sl_sleeper {
 };
 
 void sl_comm_gate_open(struct sl_gate *gate) {
-    /* on one core, who is waited for cannot run while we spin */
+    /* on one core the other thread cannot run while this one spins */
     *gate = (struct sl_gate){.err = SL_OK, .spins = sl_device_bind_count() == 1 ? 0 : SPINS};
     pthread_mutex_init(&gate->mutex, NULL);
 }
@@ -80,7 +80,7 @@ sl_err sl_comm_gate_error(struct sl_gate *gate) {
     return err;
 }
 
-/* With a poll: turn by turn, and give the core away when nothing moves. */
+/* With a poll: poll, and yield the core if there was no progress. */
 static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     const struct timespec nap = {.tv_nsec = 20000};
     int64_t until_ns = 0;

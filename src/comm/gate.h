@@ -1,4 +1,4 @@
-/* The gate of a process: who waits for another worker waits here, and who fails tells it. */
+/* The gate of a process: workers wait here for each other, and a failure wakes all of them. */
 #ifndef SL_COMM_GATE_H
 #define SL_COMM_GATE_H
 
@@ -16,20 +16,20 @@ struct sl_gate {
     atomic_bool failed;
     sl_err err; /* the first error; guarded by mutex */
     char message[2048];
-    /* A transport that moves nothing by itself is asked to by those who wait, instead of their
-     * sleeping. True: something moved. NULL: waiters sleep until somebody rings. */
+    /* Progress of a transport without a thread: waiters call it instead of sleeping. True: there
+     * was progress. NULL: waiters sleep until the gate rings. */
     bool (*poll)(void *ctx);
     void *poll_ctx;
     int spins;             /* before a waiter sleeps */
-    bool own_places;       /* waiters are bound, each to its own: then they stay awake longer */
+    bool own_places;       /* waiters have cores of their own: they spin longer */
     struct sl_gate *outer; /* fails with this one; NULL: none; guarded by mutex */
 };
 
 void sl_comm_gate_open(struct sl_gate *gate);
 void sl_comm_gate_close(struct sl_gate *gate);
 void sl_comm_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer);
-/* Something changed: wake those who sleep and are ready now. Asks for them: what they wait for is
- * seen under the gate's mutex, by any thread. */
+/* Wake the sleepers whose condition holds now. Any thread may evaluate a condition, under the gate's
+ * mutex. */
 void sl_comm_gate_ring(struct sl_gate *gate);
 /* This worker failed with the error recorded in its thread. The first one counts. */
 void sl_comm_gate_fail(struct sl_gate *gate, sl_err err);

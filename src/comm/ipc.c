@@ -1,13 +1,12 @@
-/* Device memory that two ranks of one host use, where the sender writes to the receiver's memory
- * itself. A message is then one copy by the sender's device, as between threads, and nothing of it
- * passes through the host.
+/* Device memory shared by two ranks of one host: the sender writes to the receiver's memory. A
+ * message is then one copy by the sender's device and does not pass through host memory.
  *
  *     receiver                                   sender
  *     shares its memory -------- door ---------> enters
- *                       <------- answer -------- (well, or why not)
+ *                       <------- answer -------- (accepted, or the reason)
  *
- * Where it is refused (other hosts, containers that keep processes apart, GPUs that do not reach
- * each other), messages take the way of the transport, through the host.
+ * If sharing is refused (different hosts, isolated containers, GPUs without peer access), messages
+ * use the transport, through host memory.
  */
 #include "comm/ipc.h"
 
@@ -66,7 +65,7 @@ static void say(struct sl_post *post, const struct sl_ipc_pair *pair, const stru
 sl_err sl_comm_ipc_open(struct sl_post *post, const struct sl_ipc_pair *pair, struct sl_ipc *ipc) {
     struct word word = {0};
     ipc->row = post->ipc ? post->ipc : sl_device_ipc_of(pair->device);
-    if (!ipc->row) /* at the other end neither: it is of the same kind */
+    if (!ipc->row) /* the other end has none either: it is of the same kind */
         return SL_OK;
     SL_TRY(post->base.rank == pair->to ? open_door(post, pair, ipc, &word)
                                        : enter(post, pair, ipc, &word));
@@ -99,7 +98,9 @@ void sl_comm_ipc_end(struct sl_post *post) {
     while (post->ipc_left) {
         struct sl_ipc_left *left = post->ipc_left;
         post->ipc_left = left->next;
-        if (!atomic_load(&post->base.gate.failed)) /* else some may be in; the process ends */
+        if (!atomic_load(
+                &post->base.gate
+                     .failed)) /* after a failure a peer may still use it; the process ends */
             left->row->unshare(&left->area);
         free(left);
     }

@@ -1,4 +1,4 @@
-/* Device memory that two ranks use; see near.c. */
+/* Device memory shared by two ranks of a host; ipc.c explains it. */
 #ifndef SL_COMM_IPC_H
 #define SL_COMM_IPC_H
 
@@ -9,26 +9,26 @@ struct sl_post;
 
 struct sl_ipc {
     const struct sl_ipc_row *row;
-    struct sl_ipc_area area; /* at NULL: none, messages go through the host */
-    bool entered;            /* it is the other rank's memory */
-    char door[SL_IPC_DOOR];  /* else */
+    struct sl_ipc_area area; /* at NULL: none; messages go through host memory */
+    bool entered;            /* the memory belongs to the other rank */
+    char door[SL_IPC_DOOR];  /* if not entered: handle for the other rank */
 };
 
 /* `from` enters memory of `to`. */
 struct sl_ipc_pair {
     int from, to;
-    int tag;                  /* over which nothing else goes before */
-    struct sl_device *device; /* of this one */
+    int tag;                  /* not used for anything else before */
+    struct sl_device *device; /* of this rank */
     int64_t size_bytes;
 };
 
-/* Both ranks, in the same order among all pairs of theirs. Refused by either: both have no area,
- * and a note says why. Who shares may call again with what it has, for another one to enter. */
+/* Called by both ranks, for all pairs in the same order. If either refuses, both have no area and a
+ * note gives the reason. The owner may call again with the same `ipc` for another rank to enter. */
 SL_MUST_CHECK sl_err sl_comm_ipc_open(struct sl_post *post, const struct sl_ipc_pair *pair,
                                       struct sl_ipc *ipc);
-/* Who entered leaves at once; what was shared is freed when the transport ends, because all have
- * met by then. */
+/* A rank that entered leaves at once. Shared memory is freed when the transport closes, after the
+ * final barrier. */
 void sl_comm_ipc_close(struct sl_post *post, struct sl_ipc *ipc);
-void sl_comm_ipc_end(struct sl_post *post); /* of sl_comm_post_close */
+void sl_comm_ipc_end(struct sl_post *post); /* for sl_comm_post_close */
 
 #endif

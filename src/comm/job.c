@@ -2,8 +2,8 @@
  * and the rest), or as a task of a Slurm step.
  *
  * srun without an MPI plugin tells each task its number, how many there are and the step's hosts.
- * That is all ranks need to find each other: rank 0 is task 0, which Slurm puts on the first host;
- * port and key are made of the numbers of job and step, so that all tasks come to the same ones.
+ * Rank 0 is task 0, which Slurm puts on the first host. Port and key are computed from the numbers
+ * of job and step, so that all tasks get the same ones.
  */
 #include "comm/comm.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_PORT = 20000, PORTS = 10000 }; /* below those that systems hand out by themselves */
+enum { FIRST_PORT = 20000, PORTS = 10000 }; /* below the ephemeral ports */
 
 static sl_err read_number(const char *text, const char *name, int64_t low, int64_t high,
                           int64_t *out) {
@@ -95,10 +95,10 @@ static sl_err read_launch(char *(*lookup)(const char *name), struct sl_comm_job 
 
 sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_comm_job *job) {
     const char *key = lookup("SLUICE_KEY"), *meet = lookup("SLUICE_MEET");
-    int64_t patience_s = 60;
+    int64_t timeout_s = 60;
     *job = (struct sl_comm_job){.meet_fd = -1};
-    SL_TRY(read_number(lookup("SLUICE_PATIENCE"), "SLUICE_PATIENCE", 1, 86400, &patience_s));
-    job->patience_ns = patience_s * 1000000000;
+    SL_TRY(read_number(lookup("SLUICE_PATIENCE"), "SLUICE_PATIENCE", 1, 86400, &timeout_s));
+    job->timeout_ns = timeout_s * 1000000000;
     if (!lookup("SLUICE_RANK") && sl_comm_job_is_step(lookup))
         SL_TRY(read_step(lookup, job));
     else

@@ -1,4 +1,4 @@
-/* Signs of life: ranks that know of each other what they are at, and who is lost. */
+/* Heartbeats: ranks know the state of each other, and which ranks are lost. */
 #ifndef SL_COMM_LIFE_H
 #define SL_COMM_LIFE_H
 
@@ -7,21 +7,21 @@
 
 struct sl_comm;
 
-/* What a transport that watches over its ranks asks of whoever uses it. Its threads call. */
+/* Callbacks of a transport with heartbeats, called by its threads. */
 struct sl_comm_hooks {
     void *ctx;
-    /* A rank is lost, and the error of the thread says so: add what is known. */
+    /* A rank is lost, and the thread's error says so: add details to the error. */
     void (*explain)(void *ctx, int rank);
-    /* What the other ranks may see of this one: goes with every sign of life. */
+    /* Write the state of this rank; every heartbeat carries it. */
     void (*state)(void *ctx, void *out);
     int64_t state_bytes;
 };
 
 void sl_comm_hook(struct sl_comm *comm, const struct sl_comm_hooks *hooks); /* NULL: none */
-/* A rank that is lost is said at once by the lowest that is left: launchers may kill all soon. */
+/* The lowest remaining rank reports a lost rank at once, before a launcher kills the job. */
 void sl_comm_say(struct sl_comm *comm, void (*say)(const char *message));
 bool sl_comm_has_said(struct sl_comm *comm);
-/* What another rank let us see last, and how long ago. False: nothing, or not of that size. */
+/* The last state of another rank and its age. False: none, or of another size. */
 bool sl_comm_look(struct sl_comm *comm, int rank, void *out, int64_t size_bytes, int64_t *age_ns);
 bool sl_comm_is_lost(struct sl_comm *comm, int rank);
 enum { SL_WHO_TEXT = 128 };

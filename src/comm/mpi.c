@@ -1,15 +1,14 @@
 /* The MPI transport: start, progress, failure, end. Pure standard MPI; a module, because the
  * program itself must run where there is no MPI.
  *
- * Progress: MPI moves little while nobody calls it. Whoever waits polls, and workers poll between
- * actions and between the instructions of a program; there is no thread for it, which would take a
- * core away from computing (docs/design).
+ * Progress: MPI moves data only inside its calls. Waiting threads poll, and workers poll between
+ * actions and between the instructions of a program. A progress thread would cost a core.
  *
- * Signs of life travel beside MPI (mpi_life.c): a rank that dies takes no call of ours with it.
+ * Heartbeats use TCP connections (mpi_life.c), because an MPI call may hang when a rank dies.
  *
- * Failure: the first error of a rank goes to all others as a message; everyone who waits gets it.
- * At the end each rank that failed, or heard of it, has told all others so, and waits (a while) for
- * their telling: then nobody is left waiting, and MPI can be shut down in order.
+ * Failure: a rank sends its first error to all others, and all waiting workers return it. At the
+ * end each rank that failed or received an error has sent a message to all others and waits, with
+ * a timeout, for theirs. Then no rank is left waiting, and MPI can be finalized.
  */
 #include "comm/mpi_state.h"
 
@@ -30,7 +29,7 @@ struct mpi_failure {
 
 enum { FAILURE_TAG = 1 };
 static const struct sl_post_row post_row;
-static const int64_t patience_ns = 5000000000;
+static const int64_t timeout_ns = 5000000000;
 
 sl_err sl_comm_mpi_check(int code, const char *call) {
     char text[MPI_MAX_ERROR_STRING];
@@ -139,7 +138,7 @@ static bool test_ops(struct mpi_comm *comm) {
             MPI_SUCCESS ||
         done == MPI_UNDEFINED || done == 0)
         return false;
-    /* From the last to the first, so that the rest keep their places. */
+    /* From last to first, so that the remaining indices stay valid. */
     for (int a = 1; a < done; a++)
         for (int b = a; b > 0 && comm->indices[b] > comm->indices[b - 1]; b--) {
             int index = comm->indices[b];
@@ -165,7 +164,7 @@ static bool test_ops(struct mpi_comm *comm) {
 static void announce(struct mpi_comm *comm) {
     comm->announced = true;
     comm->told->err = (int)sl_comm_gate_error(&comm->post.base.gate);
-    /* What we heard from others says already whose it is. */
+    /* A received error already names its rank. */
     if (comm->failed_ranks > 0 || comm->told->err == SL_OK || sl_comm_mpi_life_lost(comm) > 0)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
     else
@@ -273,9 +272,9 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
     return SL_OK;
 }
 
-/* All others have told that they end, too; false: somebody is silent. */
+/* All other ranks have announced their end; false: timeout. */
 static bool hear_all(struct mpi_comm *comm) {
-    int64_t end = sl_clock_ns() + patience_ns;
+    int64_t end = sl_clock_ns() + timeout_ns;
     while (sl_clock_ns() < end) {
         poll(comm);
         if (comm->failed_ranks + sl_comm_mpi_life_lost(comm) >= comm->post.base.ranks - 1)
@@ -299,10 +298,10 @@ static void stop_mpi(struct mpi_comm *comm) {
         MPI_Finalize();
 }
 
-/* After a failure: wait until all others have told of it, so that nobody is left waiting. */
+/* After a failure: wait until all other ranks have announced it, so that none is left waiting. */
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct mpi_comm *comm = (struct mpi_comm *)base;
-    if (err == SL_OK) /* a last meeting: nobody leaves while another works */
+    if (err == SL_OK) /* final barrier: no rank leaves while another works */
         err = sl_comm_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_comm_gate_fail(&base->gate, err);

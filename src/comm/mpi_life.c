@@ -1,9 +1,8 @@
-/* Signs of life of MPI ranks, beside MPI: the connections of the TCP transport, used for nothing
- * else. A process that dies closes them, one that is stopped falls silent, and both are known
- * before mpirun, which kills all when one dies, has killed us.
+/* Heartbeats of MPI ranks over connections of the TCP transport, which carry nothing else. A dying
+ * process closes them, a stopped one goes silent. Both are detected before mpirun kills the job.
  *
- *   rank 0 listens and tells all by MPI where; each looks for an address that it reaches; when all
- *   have found one, they meet as ranks of 'sluice launch' do
+ *   rank 0 listens and broadcasts its addresses by MPI; each rank searches one that it can reach;
+ *   when all have found one, they connect like ranks of 'sluice launch'
  */
 #include "comm/mpi_state.h"
 
@@ -23,10 +22,10 @@
 
 enum { ADDRESSES_MAX = 16, RANKS_MAX = 256, TRY_MS = 2000 };
 
-/* What rank 0 tells. */
+/* The broadcast of rank 0. */
 struct place {
     uint64_t key;
-    int32_t port, count; /* 0: no life here */
+    int32_t port, count; /* 0: no heartbeats */
     struct in_addr at[ADDRESSES_MAX];
 };
 
@@ -45,7 +44,7 @@ static void add_interfaces(struct place *place) {
     freeifaddrs(all);
 }
 
-/* On one host the loopback device is enough, and always there. */
+/* On one host the loopback device suffices. */
 static int listen_here(bool one_host, struct place *place) {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t length = sizeof at;
@@ -67,7 +66,7 @@ static int listen_here(bool one_host, struct place *place) {
     return fd;
 }
 
-/* Somebody answers there in time. */
+/* Does a connection succeed before the timeout? */
 static bool is_reached(struct in_addr to, int port) {
     struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = to};
@@ -113,7 +112,7 @@ static sl_err meet(struct mpi_comm *comm, const struct place *place, struct in_a
                               .ranks = base->ranks,
                               .meet_fd = fd,
                               .key = place->key,
-                              .patience_ns = 20000000000};
+                              .timeout_ns = 20000000000};
     inet_ntop(AF_INET, &at, text, sizeof text);
     snprintf(job.meet, sizeof job.meet, "%s:%d", text, place->port);
     SL_TRY(sl_comm_transport_find("tcp", &tcp));

@@ -1,5 +1,5 @@
-/* Ranks of one host share memory: a channel between them is a ring in it, as between threads, and
- * needs no progress of MPI at all. */
+/* Shared memory of the ranks of one host: a channel between them is a ring in it, as between
+ * threads, and needs no MPI progress. */
 #include "comm/mpi_state.h"
 
 #include "base/arena.h"
@@ -25,11 +25,10 @@ static int node_rank_of(const struct mpi_comm *comm, int rank) {
     return place;
 }
 
-/* What Open MPI 4 keeps for a window on every rank, whoever's memory it is: 21 KiB, measured on 4
- * and 8 ranks of a program that does nothing else. */
+/* Memory that Open MPI 4 allocates per window on every rank: 21 KiB, measured with 4 and 8 ranks. */
 enum { WINDOW_BYTES = 21 << 10 };
 
-/* Windows are freed at the end: a channel that closes need not wait for others to close theirs. */
+/* Windows are freed at the end, so that closing a channel does not wait for other ranks. */
 sl_err sl_comm_mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out) {
     struct mpi_comm *comm = (struct mpi_comm *)post;
     bool mine = owner == post->base.rank;

@@ -1,4 +1,4 @@
-/* What the MPI transport is made of. Private to mpi*.c, which make up the module. */
+/* State of the MPI transport. Private to mpi*.c, the files of the module. */
 #ifndef SL_COMM_MPI_STATE_H
 #define SL_COMM_MPI_STATE_H
 
@@ -7,8 +7,8 @@
 
 #include <mpi.h>
 
-/* Every MPI call is made under `lock`, so that MPI_THREAD_SERIALIZED is enough and whoever waits
- * moves everybody's messages. */
+/* All MPI calls hold `lock`, so MPI_THREAD_SERIALIZED suffices, and a waiting thread makes progress
+ * for all. */
 struct mpi_comm {
     struct sl_post post;
     MPI_Comm world, control; /* messages; failures */
@@ -22,8 +22,8 @@ struct mpi_comm {
     MPI_Win *windows; /* shared memory of channels */
     int window_count;
     bool own_init;    /* MPI was started here */
-    bool announced;   /* the others were told of our failure */
-    int failed_ranks; /* others that told of theirs */
+    bool announced;   /* our failure was sent to the other ranks */
+    int failed_ranks; /* ranks that have sent a failure */
     struct mpi_failure *told, *heard;
     struct sl_transfer hear;
 };
@@ -51,8 +51,7 @@ SL_MUST_CHECK sl_err sl_comm_mpi_node_open(struct mpi_comm *comm);
 sl_err sl_comm_mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out);
 void sl_comm_mpi_node_close(struct mpi_comm *comm, bool failed);
 
-/* mpi_life.c: signs of life beside MPI, which has none: connections over TCP. Where they cannot be
- * made, on one host or another, all go without. */
+/* mpi_life.c: heartbeats over TCP. If a host cannot connect, no rank uses them. */
 void sl_comm_mpi_life_open(struct mpi_comm *comm);
 void sl_comm_mpi_life_close(struct mpi_comm *comm);
 int sl_comm_mpi_life_lost(struct mpi_comm *comm); /* ranks */

@@ -1,20 +1,20 @@
-/* Device memory over a transport of tagged messages.
+/* Links for device memory over a transport of tagged messages.
  *
- * A link does what is put on it in order, and both ends must put the same on it. So a message is
- * announced first, and the receiver, when it has a place for it, says that it comes next:
+ * A link (NCCL) executes its operations in order, and both ends must queue the same order. So the
+ * sender offers a message first, and the receiver accepts it when it has a place for it:
  *
  *     sender                                     receiver
- *     send(tag): note ----- offer (tag, size) ->
- *                                                receive(tag) was or will be called
- *                <---- accept (tag) ------------ and puts the receive on the link
- *     puts the send on the link =============>   bytes
+ *     send(tag)  ---------- offer (tag, size) ->
+ *                                                receive(tag) was or will be called;
+ *                <---- accept (tag) ------------ queue the receive on the link
+ *     queue the send on the link ============>   bytes
  *
- * Offers and accepts are messages of the host between two ranks, which stay in order: sends are put
- * on the link in the order of the accepts, as the receives were. A message whose place is not free
- * holds up no other one. Each direction has a link of its own.
+ * Offers and accepts are in-order messages of the transport: sends are queued in the order of the
+ * accepts, which is that of the receives. A message without a free place blocks no other message.
+ * Each direction has its own link.
  *
- * Whoever waits moves all this (sl_gate.poll). When a worker fails, links are aborted, so that
- * nothing spins on a device for a rank that is gone; which rank it is, the transport below says.
+ * Waiting threads make progress (sl_gate.poll). A failure aborts the links, so that no kernel spins
+ * for a lost rank; the transport below reports which rank that is.
  */
 #include "comm/nccl_link_state.h"
 
@@ -44,7 +44,7 @@ static struct nccl_link_message **find_tag(struct nccl_link_queue *q, int64_t ta
     return NULL;
 }
 
-/* A message that is over serves again, so that nothing is allocated once a run goes round. */
+/* Messages are recycled: no allocation in the steady state. */
 static struct nccl_link_message *new_message(struct sl_nccl_link *nccl_link) {
     struct nccl_link_message *m = NULL;
     for (struct nccl_link_message **at = &nccl_link->done.first; *at; at = &(*at)->next)
@@ -58,7 +58,7 @@ static struct nccl_link_message *new_message(struct sl_nccl_link *nccl_link) {
     return m;
 }
 
-/* ---- moving, under the lock ---- */
+/* ---- progress, under the lock ---- */
 
 static sl_err say(struct sl_nccl_link *nccl_link, struct nccl_link_message *m, int to, int tag) {
     m->note = (struct nccl_link_note){m->tag, m->size_bytes};
@@ -200,7 +200,7 @@ bool sl_comm_nccl_link_poll(void *ctx) {
     return moved;
 }
 
-/* ---- of post.c ---- */
+/* ---- for post.c ---- */
 
 bool sl_comm_nccl_link_owns(const struct sl_nccl_link *nccl_link, const void *bytes) {
     return nccl_link->row->is_nccl_link(bytes);
@@ -221,7 +221,7 @@ static struct nccl_link_message *fill(struct sl_nccl_link *nccl_link, struct sl_
     return m;
 }
 
-/* Both ends are here. */
+/* Both ends are in this rank. */
 static sl_err loop_back(struct sl_nccl_link *nccl_link, struct nccl_link_peer *self, int tag) {
     struct nccl_link_message **from = find_tag(&self->sends, tag),
                              **to = find_tag(&self->receives, tag);

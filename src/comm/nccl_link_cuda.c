@@ -1,5 +1,5 @@
-/* The transports of one process per GPU: messages of device memory over NCCL, everything else, the
- * start and the signs of life over TCP or MPI. */
+/* The transports of one process per GPU: device memory over NCCL; host messages, start and
+ * heartbeats over TCP or MPI. */
 #include "comm/nccl_link.h"
 #include "comm/nccl_link_rows.h"
 
@@ -20,7 +20,7 @@ static sl_err open_nccl(const struct sl_comm_job *job, struct sl_comm **out) {
 }
 
 static sl_err open_nccl_mpi(const struct sl_comm_job *job, struct sl_comm **out) {
-    (void)job; /* MPI knows */
+    (void)job; /* MPI numbers the ranks */
     return open_over("mpi-p2p", "nccl-mpi", NULL, out);
 }
 

@@ -1,4 +1,4 @@
-/* Rows of a build that has CUDA. */
+/* Transport rows of a build with CUDA. */
 #ifndef SL_COMM_NCCL_LINK_ROWS_H
 #define SL_COMM_NCCL_LINK_ROWS_H
 

@@ -1,4 +1,4 @@
-/* What links for device memory are made of. Private to far*.c; far.c says how it works. */
+/* State of the links for device memory. Private to nccl_link*.c; nccl_link.c explains it. */
 #ifndef SL_COMM_NCCL_LINK_STATE_H
 #define SL_COMM_NCCL_LINK_STATE_H
 
@@ -25,10 +25,10 @@ struct nccl_link_queue {
 struct nccl_link_way { /* one direction */
     struct sl_nccl_link_link *link;
     struct nccl_link_queue moving; /* on the link */
-    int64_t over;                  /* of them, since the link was opened */
+    int64_t over;                  /* messages completed since the link was opened */
 };
 
-struct nccl_link_ear { /* for notes of one kind from one rank */
+struct nccl_link_ear { /* posted receive for notes of one kind from one rank */
     struct sl_transfer op;
     struct nccl_link_note note;
 };
@@ -37,26 +37,26 @@ struct nccl_link_peer {
     struct nccl_link_way out, in;
     struct nccl_link_queue sends;    /* offered, not accepted */
     struct nccl_link_queue receives; /* not offered */
-    struct nccl_link_queue offers;   /* that nobody has received yet */
+    struct nccl_link_queue offers;   /* without a matching receive */
     struct nccl_link_ear offer, accept;
 };
 
 struct sl_nccl_link {
     const struct sl_nccl_link_row *row;
     struct sl_post *post;
-    struct sl_transport transport; /* the one below, with another name and end */
+    struct sl_transport transport; /* copy of the row below with another name and close */
     void (*close_below)(struct sl_comm *comm);
     bool (*poll_below)(void *ctx);
     void *poll_ctx;
     struct nccl_link_peer *peers; /* [ranks] */
-    struct nccl_link_queue done;  /* whose note may still be under way */
+    struct nccl_link_queue done;  /* done, but the note may still be in transit */
     int tag;                      /* offers; + 1: accepts; + 2: ids */
     int ranks;
     bool loop, aborted;
 };
 
-/* far.c. Under the lock: wait for the next note of this kind; close the links to a rank (a loop is
- * one link for both ways). The poll of a gate. */
+/* nccl_link.c. Under the lock: post the receive for the next note of a kind; close the links to a
+ * rank (a loop is one link for both directions). poll: sl_gate.poll. */
 SL_MUST_CHECK sl_err sl_comm_nccl_link_listen(struct sl_nccl_link *nccl_link, int rank,
                                               struct nccl_link_ear *ear, int tag);
 void sl_comm_nccl_link_close_links(const struct sl_nccl_link *nccl_link,

@@ -1,4 +1,4 @@
-/* Tagged messages between ranks: what is the same for all transports. */
+/* Tagged messages between ranks: the part that all transports share. */
 #include "comm/post.h"
 
 #include "base/arena.h"
@@ -124,9 +124,8 @@ static void or_bytes(void *into, const void *from, int64_t size_bytes) {
         a[i] |= b[i];
 }
 
-/* In step k a rank sends what it has to the one 2^k further and takes in what comes from the one
- * 2^k before. After log2(ranks) steps it has everybody's, some of it twice, which does not matter
- * to an or. */
+/* Dissemination: in step k a rank sends its table to rank + 2^k and merges the one from rank - 2^k.
+ * After log2(ranks) steps it has all of them; duplicates do not change an or. */
 sl_err sl_comm_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes,
                           void *scratch, int64_t size_bytes) {
     int tag = ranks->tag, count = ranks->count;
@@ -165,7 +164,7 @@ sl_err sl_comm_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_by
         at += size;
     } while (at < size_bytes);
 out:
-    if (err == SL_OK) /* else a message may still be written to it */
+    if (err == SL_OK) /* after a failure a message may still be written to it */
         free(scratch);
     return err;
 }

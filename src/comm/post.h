@@ -1,4 +1,4 @@
-/* Tagged messages between ranks: what channels and groups between processes are made of.
+/* Tagged messages between ranks, the base of channels and groups between processes.
  *
  * A transport between processes gives six functions (struct sl_post_row) and puts struct sl_post
  * first; channels (post_channel.c), groups (post_group.c) and tables of all ranks are the same for
@@ -11,7 +11,7 @@
 #include "comm/crew.h"
 #include "comm/ring.h"
 
-/* Something under way. When it is over, done() is called, then busy ends. */
+/* An operation in progress. When it completes, done() is called, then busy becomes false. */
 struct sl_transfer {
     void (*done)(struct sl_transfer *op, int64_t size_bytes);
     atomic_bool busy;
@@ -22,7 +22,7 @@ struct sl_ipc_left;
 struct sl_ipc_row;
 struct sl_kept;
 
-/* Ranks that merge tables: who, which of them this one is, and the tags they use. */
+/* Ranks that merge tables: the ranks, the index of this one, and the tag they use. */
 struct sl_ranks {
     int *at, count;
     int me; /* -1: none */
@@ -35,30 +35,29 @@ struct sl_post {
     struct sl_ranks everyone;
     int next_tag, last_tag;
     int *host_of; /* [ranks] a number for each one's host; NULL: memory is not shared */
-    /* Closed after a failure while a transfer could still touch their memory: they live as long as
+    /* Channels closed after a failure while a transfer could still access their memory: freed with
      * the transport. Under the lock. */
     struct sl_channel *left;
     struct sl_kept *kept; /* messages, likewise (sl_comm_post_pass) */
     struct sl_nccl_link
-        *nccl_link; /* links for device memory (far.h); NULL: messages are the host's */
-    const struct sl_ipc_row *ipc; /* how device memory is shared (near.h); NULL: as GPUs do */
+        *nccl_link; /* links for device memory (nccl_link.h); NULL: host memory only */
+    const struct sl_ipc_row *ipc; /* how device memory is shared (ipc.h); NULL: CUDA IPC */
     struct sl_ipc_left *ipc_left; /* what was shared, likewise */
-    bool ipc_said[2];             /* that it is refused; that it is used */
+    bool ipc_said[2];             /* logged: that it is refused; that it is used */
 };
 
 struct sl_post_row {
     void (*lock)(struct sl_post *post);
     void (*unlock)(struct sl_post *post);
-    /* Under the lock: start an operation; op->busy until it is over. */
+    /* Under the lock: start an operation; op->busy until it completes. */
     sl_err (*send)(struct sl_post *post, struct sl_transfer *op, const void *bytes,
                    int64_t size_bytes, int to, int tag);
-    /* The same; over when the receiver has a place for it. */
+    /* The same; completes when the receiver has a place for it. */
     sl_err (*send_sync)(struct sl_post *post, struct sl_transfer *op, const void *bytes,
                         int64_t size_bytes, int to, int tag);
     sl_err (*receive)(struct sl_post *post, struct sl_transfer *op, void *bytes, int64_t size_bytes,
                       int from, int tag);
-    /* Forget an operation that nobody will answer. False: its memory may still be used, and must
-     * stay; only after a failure. */
+    /* Cancel an operation after a failure. False: its memory may still be accessed and must stay. */
     bool (*drop)(struct sl_post *post, struct sl_transfer *op);
     /* With host_of, under the lock, all ranks of a host in the same order: memory that all of them
      * see, zeroed, of rank `owner`; it lives as long as the transport. */
@@ -79,11 +78,11 @@ SL_MUST_CHECK sl_err sl_comm_post_send_sync(struct sl_post *post, struct sl_tran
 SL_MUST_CHECK sl_err sl_comm_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
                                           int64_t size_bytes, int from, int tag);
 bool sl_comm_post_drop(struct sl_post *post, struct sl_transfer *op);
-/* `count` tags of their own. */
+/* Reserve `count` tags. */
 SL_MUST_CHECK sl_err sl_comm_post_take_tags(struct sl_post *post, int64_t count, int *first);
 /* Not under the lock. */
 SL_MUST_CHECK sl_err sl_comm_post_wait(struct sl_post *post, struct sl_transfer *ops, int count);
-/* One small message from here to `peer`, or from there, and wait for it. */
+/* Send or receive one small message and wait for it. */
 SL_MUST_CHECK sl_err sl_comm_post_pass(struct sl_post *post, bool sends, void *bytes,
                                        int64_t size_bytes, int peer, int tag);
 

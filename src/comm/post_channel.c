@@ -4,14 +4,14 @@
  *   sender    place:  free --reserve, fill, send--> sending --post--> free
  *   receiver  place:  receive posted --post--> full --receive, read, release--> receive posted
  *
- * Receives are posted from the start, into the places themselves. Every place has a tag, so that
- * messages may be sent in any order of places; those of one tag stay in order. Sends are
- * synchronous: a send that is over has found a free place, so that a sender is two rings ahead of
- * its receiver at most, whatever the transport buffers.
+ * Receives are posted at open, directly into the places. Every place has a tag, so that messages
+ * may be sent in any order of places; those of one tag stay in order. Sends are synchronous: a
+ * completed send has found a free place, so that a sender is at most two rings ahead of its
+ * receiver, independent of the transport's buffers.
  *
- * Where both ends use the receiver's device memory (near.c), there is one ring. Whether its places
- * are free is written where both see it, too; otherwise words go over the transport: "filled", with
- * the size, and "free".
+ * If both ends use the receiver's device memory (ipc.c), there is one ring. Its flags are in memory
+ * that both see, if there is any; else they travel as messages: "filled", with the size, and
+ * "free".
  */
 #include "comm/post.h"
 
@@ -25,19 +25,19 @@
 struct place {
     struct sl_transfer op; /* busy: sending, or waiting for a message */
     int64_t size_bytes, arrived_ns;
-    /* With near: op waits for the other end's word, and this is the one to it. */
+    /* With ipc: op receives the other end's flag message, `word` sends ours. */
     struct sl_transfer word;
-    int64_t filled; /* with so much, says the sender */
+    int64_t filled; /* bytes in the place, from the sender's flag message */
 };
 
 struct channel {
     struct sl_channel base;
-    struct sl_ring ring; /* memory of the end that is here; both ends when both are */
+    struct sl_ring ring; /* of the local end, or of both */
     struct place *places;
     struct sl_ipc ipc;            /* the ring's memory; none: the ring has its own */
-    struct sl_channel *next_left; /* of those that outlive their closing */
+    struct sl_channel *next_left; /* list of sl_post.left */
     int tag;
-    bool local;  /* one ring: both ends are here, or on this host */
+    bool local;  /* one ring: both ends are in this rank, or on this host */
     bool shared; /* its memory is shared by ranks */
 };
 
@@ -124,7 +124,7 @@ static sl_err open_ring(struct channel *channel) {
                                          .size_bytes = place_bytes(spec),
                                          .memory = channel->ipc.area.at};
     } else {
-        if (!channel->local) /* messages are the host's memory, unless there are links */
+        if (!channel->local) /* host memory, unless there are links */
             SL_TRY(find_memory((struct sl_post *)comm,
                                spec->to == comm->rank ? spec->device : spec->sender, &host.device));
         SL_TRY(sl_comm_ring_open(&channel->ring, &comm->gate, &host));
@@ -200,7 +200,7 @@ static sl_err wait_idle(struct channel *channel, int64_t i) {
     return sl_comm_post_wait(post, &channel->places[i].word, 1);
 }
 
-/* What has been sent has a place: receivers close after they have got everything. */
+/* All sent messages have a place: receivers close after they have received everything. */
 static sl_err wait_sent(struct channel *channel) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     for (int i = 0; i < channel->base.spec.places; i++) {
@@ -211,7 +211,7 @@ static sl_err wait_sent(struct channel *channel) {
 }
 
 static void free_channel(struct channel *channel) {
-    if (!channel->shared) { /* else the transport keeps it */
+    if (!channel->shared) { /* else the transport owns it */
         channel->base.comm->bytes -= sl_comm_ring_bytes(&channel->ring);
         if (channel->ipc.area.at)
             channel->ring.memory = NULL; /* not its own */
@@ -263,7 +263,7 @@ sl_err sl_comm_post_channel_reserve(struct sl_channel *base, int64_t n, char **o
     return SL_OK;
 }
 
-/* Before it is filled again, the receiver says that it is free. */
+/* The receiver reports a place free before it is filled again. */
 static sl_err say_filled(struct channel *channel, int64_t i, int64_t size_bytes) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     struct place *place = &channel->places[i];
@@ -310,7 +310,7 @@ sl_err sl_comm_post_channel_release(struct sl_channel *base, int64_t n) {
         return SL_OK;
     }
     SL_TRY(
-        sl_comm_post_wait(post, &channel->places[i].word, 1)); /* the one before it has long gone */
+        sl_comm_post_wait(post, &channel->places[i].word, 1)); /* the previous one has completed */
     sl_comm_post_lock(post);
     sl_err err = await(channel, i);
     if (err == SL_OK && channel->ipc.area.at)

@@ -1,13 +1,12 @@
-/* Groups over tagged messages. The members of a rank are a crew; its first one, the leader, speaks
- * with the leaders of the other ranks.
+/* Groups over tagged messages. The members of a rank are a crew; its first member, the leader,
+ * exchanges messages with the leaders of the other ranks.
  *
- * Tables: leaders merge theirs (sl_comm_post_merge) between two meetings of their crews.
+ * Tables: leaders merge theirs (sl_comm_post_merge) between two barriers of their crews.
  *
- * Sums: rank r adds up slice r of all terms, in their order, and hands it to the other ranks. The
- * slices of the terms travel from the moment that all members of a rank have begun; when those of
- * the others have come, its leader's next poke adds, and the result travels. Devices whose memory
- * is apart have mirrors of it in the host's, which travel; or the ranks' memory is shared
- * (post_group_near.c), and words travel that say what is there.
+ * Sums: rank r adds slice r of all terms, in their order, and sends it to the other ranks. A rank
+ * sends its terms when all its members have begun. When the terms of the others have arrived, the
+ * next poke of the leader adds and sends the result. Device memory is mirrored in host memory for
+ * sending; or the ranks share it (post_group_ipc.c) and send only flag messages.
  */
 #include "comm/post_group.h"
 
@@ -25,7 +24,7 @@ static int index_in(const int *ranks, int count, int rank) {
     return -1;
 }
 
-/* As in one process, with a leader's merge between two meetings. */
+/* As in one process, with the leaders' merge between two barriers. */
 sl_err sl_comm_post_group_merge(struct sl_group *base, int member, double *table, int64_t count) {
     struct group *group = (struct group *)base;
     int64_t max = base->spec.table_max, members = base->spec.member_count;
@@ -55,7 +54,7 @@ static int term_tag(const struct group *group, int term) {
     return group->ranks.tag + SL_MERGE_STEPS + 1 + term;
 }
 
-/* Under the lock; with near the floats are there already, and a word goes. */
+/* Under the lock. With ipc the floats are already there; only a flag message is sent. */
 static sl_err send_floats(struct group *group, const float *at, int64_t count, int to, int tag) {
     struct sl_transfer *op = &group->ops[group->op_count++];
     return sl_comm_post_send((struct sl_post *)group->base.comm, op, group->ipc ? NULL : at,
@@ -74,7 +73,7 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
     struct sl_crew_slice slice =
         sl_comm_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
     if (owner != group->base.comm->rank) {
-        group->terms[term] = *arrived - slice.first; /* as if all of it were there */
+        group->terms[term] = *arrived - slice.first; /* base of the whole vector */
         SL_TRY(receive_floats(group, *arrived, slice.count, owner, tag));
         *arrived += group->slice_max;
         return SL_OK;
@@ -88,7 +87,7 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
     return SL_OK;
 }
 
-/* A member's terms and where its sum goes, as messages reach them. */
+/* Terms of a member and its result, in memory that messages can use. */
 static sl_err place_member(struct group *group, int member, const float *const *terms,
                            int64_t count, float *out) {
     const struct sl_group_spec *spec = &group->base.spec;
@@ -130,7 +129,7 @@ sl_err sl_comm_post_sum_begin(struct sl_group *base, int member, const float *co
     }
     if (atomic_fetch_add(&group->begun, 1) + 1 < group->crew.members)
         return SL_OK;
-    /* The last one here: all terms of this rank are known. */
+    /* The last member: all terms of this rank are known. */
     sl_err err = SL_OK;
     atomic_store(&group->begun, 0);
     group->op_count = 0;
@@ -155,7 +154,7 @@ static bool is_idle(struct group *group) {
     return true;
 }
 
-/* The leader, when the terms have come: own slice, then it and everybody's on their way. */
+/* The leader, after all terms have arrived: add the own slice, then exchange slices. */
 static sl_err add_slice(struct group *group) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
     struct sl_crew_slice own =
@@ -198,7 +197,7 @@ static sl_err finish_sum(struct group *group) {
     return sl_comm_post_wait(post, group->ops, group->op_count);
 }
 
-/* The sum to a member: from its leader, and into its device. */
+/* Copy the sum from the leader to a member, and to its device. */
 static sl_err hand_out(struct group *group, int member, float *out) {
     struct mirror *mirror = &group->mirrors[member];
     struct sl_device *device = group->devices[member];
@@ -276,7 +275,7 @@ static sl_err open_mirrors(struct group *group, const struct sl_group_spec *spec
     return sl_comm_adder_open(&group->adder, group->host);
 }
 
-/* What comes lies where it is added up. */
+/* Arriving terms are stored where they are added. */
 static sl_err alloc_arrived(struct group *group, int64_t floats) {
     struct sl_device *device = group->adder.device;
     void *memory;
@@ -306,7 +305,7 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     SL_TRY(open_mirrors(group, spec));
     group->arrived_bytes = (nccl_link * group->slice_max + 16) * (int64_t)sizeof *group->arrived;
     if (group->ipc) {
-        group->arrived = (float *)(void *)group->nears[group->ranks.me].area.at;
+        group->arrived = (float *)(void *)group->shared[group->ranks.me].area.at;
         group->arrived_bytes = sl_comm_group_ipc_bytes(group, group->ranks.me);
         return SL_OK;
     }

@@ -1,12 +1,11 @@
-/* Sums of ranks that use each other's device memory (near.c). Each rank shares
+/* Sums of ranks that share device memory (ipc.c). Each rank shares
  *
  *     terms of other ranks: its slice of each  |  the sum, twice
  *
- * and the others write to it: their terms when they begin, their slices of the sum when they have
- * added them. Then a word says so. A rank that is in its next sum may be one ahead of another that
- * still hands out the last one, and no more, because it needs everybody's slice: so sums take turns
- * between two places. Terms need one: who begins a sum has got everybody's slice of the one before,
- * and with that all terms have been read.
+ * and the others write to it: their terms at begin, their slices of the sum after adding. A flag
+ * message follows each write. A rank can be at most one sum ahead of another, because it needs all
+ * slices; so sums alternate between two buffers. Terms need one buffer: a rank that begins a sum
+ * has all slices of the previous one, so all its terms have been read.
  */
 #include "comm/post_group.h"
 
@@ -28,7 +27,7 @@ int64_t sl_comm_group_ipc_bytes(const struct group *group, int rank) {
 }
 
 static float *floats_of(const struct group *group, int rank) {
-    return (float *)(void *)group->nears[rank].area.at;
+    return (float *)(void *)group->shared[rank].area.at;
 }
 
 float *sl_comm_group_ipc_sum(const struct group *group, int rank) {
@@ -38,19 +37,19 @@ float *sl_comm_group_ipc_sum(const struct group *group, int rank) {
 }
 
 void sl_comm_group_ipc_close(struct group *group) {
-    for (int r = 0; group->nears && r < group->ranks.count; r++)
-        sl_comm_ipc_close((struct sl_post *)group->base.comm, &group->nears[r]);
+    for (int r = 0; group->shared && r < group->ranks.count; r++)
+        sl_comm_ipc_close((struct sl_post *)group->base.comm, &group->shared[r]);
     group->ipc = false;
 }
 
-/* Everyone meets everyone, in the same order. */
+/* All pairs connect, in the same order on all ranks. */
 sl_err sl_comm_group_ipc_open(struct group *group, const struct sl_group_spec *spec) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
     int me = group->ranks.me, count = group->ranks.count;
     int64_t refused = 0, scratch = 0;
     if (!spec->ipc || post->nccl_link || count < 2)
         return SL_OK;
-    group->nears = SL_NEW(&group->arena, struct sl_ipc, count);
+    group->shared = SL_NEW(&group->arena, struct sl_ipc, count);
     for (int i = 0; i < count * count; i++) {
         int owner = i / count, other = i % count;
         struct sl_ipc_pair pair = {
@@ -62,8 +61,8 @@ sl_err sl_comm_group_ipc_open(struct group *group, const struct sl_group_spec *s
         };
         if (owner == other || (owner != me && other != me))
             continue;
-        SL_TRY(sl_comm_ipc_open(post, &pair, &group->nears[owner]));
-        refused |= !group->nears[owner].area.at;
+        SL_TRY(sl_comm_ipc_open(post, &pair, &group->shared[owner]));
+        refused |= !group->shared[owner].area.at;
     }
     SL_TRY(sl_comm_post_merge(post, &group->ranks, &refused, &scratch, sizeof refused));
     if (refused)

@@ -80,8 +80,8 @@ sl_err sl_comm_transport_find(const char *name, const struct sl_transport **out)
         *out = *row;
         return (*row)->module ? load(*row, out) : SL_OK;
     }
-    const char *ipc = sl_nearest(name, count_rows(), row_name, NULL);
+    const char *near = sl_nearest(name, count_rows(), row_name, NULL);
     return sl_fail(SL_ERR_USAGE, "there is no transport '%s'%s%s%s", name,
-                   ipc ? "; did you mean '" : "; see 'sluice list transports'", ipc ? ipc : "",
-                   ipc ? "'?" : "");
+                   near ? "; did you mean '" : "; see 'sluice list transports'", near ? near : "",
+                   near ? "'?" : "");
 }

@@ -1,8 +1,7 @@
 /* The TCP transport: ranks on one host or several, without MPI. 'sluice launch' starts them.
  *
- * A sender writes to the socket itself as far as that takes it; a thread (tcp_io.c) does the rest
- * and reads. A message goes straight to the memory of the receive that waits for it; one that comes
- * too early is kept until then.
+ * A sender writes to the socket until it would block; a thread (tcp_thread.c) writes the rest and
+ * reads. A message goes directly to the memory of its posted receive; an early one is buffered.
  */
 #include "comm/tcp.h"
 
@@ -22,7 +21,7 @@ static void lock(struct sl_post *post) { pthread_mutex_lock(&tcp_of(post)->lock)
 
 static void unlock(struct sl_post *post) { pthread_mutex_unlock(&tcp_of(post)->lock); }
 
-/* Under the lock nothing may end the process: what fails is returned, and told by its caller. */
+/* Code under the lock must not exit; it returns errors to its caller. */
 static sl_err no_memory(size_t size_bytes) {
     return sl_fail(SL_ERR_SYSTEM, "no memory for a message (%zu bytes)", size_bytes);
 }
@@ -120,7 +119,7 @@ static bool drop_out(struct tcp_out **list, const struct sl_transfer *op) {
     return false;
 }
 
-/* What is being read or written at this moment goes on, but nobody is told. */
+/* A message being read or written now continues, but its operation is not completed. */
 static bool drop_from(struct tcp_peer *peer, const struct sl_transfer *op) {
     if (drop_in(&peer->in, op) || drop_out(&peer->unacked, op))
         return true;
@@ -248,10 +247,10 @@ static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
     return err;
 }
 
-/* Every other rank has failed, ended or is lost; or time is up. */
-static void hear_all(struct tcp_comm *comm, bool ended, int64_t patience_ns) {
+/* Wait until every other rank has failed, ended or is lost, or until the timeout. */
+static void hear_all(struct tcp_comm *comm, bool ended, int64_t timeout_ns) {
     const struct timespec nap = {.tv_nsec = 1000000};
-    int64_t end = sl_clock_ns() + patience_ns;
+    int64_t end = sl_clock_ns() + timeout_ns;
     for (bool all = false; !all && sl_clock_ns() < end; nanosleep(&nap, NULL)) {
         all = true;
         pthread_mutex_lock(&comm->lock);
@@ -276,7 +275,7 @@ static void choose_speaker(struct tcp_comm *comm) {
 
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
-    if (err == SL_OK) /* a last meeting: nobody leaves while another works */
+    if (err == SL_OK) /* final barrier: no rank leaves while another works */
         err = sl_comm_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_comm_fail(base, err);
@@ -290,15 +289,15 @@ static sl_err settle(struct sl_comm *base, sl_err err) {
 
 static void close_comm(struct sl_comm *base) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
-    /* Who fails and cannot say so (its thread of connections has ended) must not leave politely:
-     * the others would wait for it. */
+    /* A rank that failed and cannot report it (its thread has ended) must not close cleanly: the
+     * others would wait for it. */
     bool polite = !atomic_load(&base->gate.failed) || atomic_load(&comm->announced);
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < base->ranks; r++)
         if (polite && comm->peers[r].fd >= 0 && !comm->peers[r].gone)
             sl_comm_tcp_control(comm, r, (struct tcp_head){.kind = TCP_BYE}, NULL);
     pthread_mutex_unlock(&comm->lock);
-    hear_all(comm, true, 1000000000); /* closing while data is under way would lose it */
+    hear_all(comm, true, 1000000000); /* closing a socket with data in transit would lose it */
     free_comm(comm);
 }
 

@@ -37,7 +37,7 @@ void sl_comm_tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t s
     sl_comm_gate_ring(&comm->post.base.gate);
 }
 
-/* One message is written: it is over, or waits for its ACK. */
+/* A message is written: it is complete, or waits for its ACK. */
 static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
     struct tcp_out *out = peer->out;
     peer->out = out->next;
@@ -52,7 +52,7 @@ static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
     free(out);
 }
 
-/* As much as the socket takes. Errors are left to the reader, who learns of them, too. */
+/* Write until the socket would block. The reader sees errors, too, and handles them. */
 void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     while (peer->out && !peer->gone) {
@@ -87,7 +87,7 @@ void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
 
 void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
     struct tcp_out *out = malloc(sizeof *out + (size_t)head.size_bytes);
-    if (!out) { /* under the lock: nothing here may end the process */
+    if (!out) { /* under the lock: must not exit */
         sl_comm_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
         return;
     }
@@ -144,7 +144,7 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     return SL_OK;
 }
 
-/* Room for more of a message that nobody waits for. */
+/* Grow the buffer of an early message. */
 static sl_err grow_stray(struct tcp_peer *peer) {
     struct tcp_stray *stray = peer->straying;
     int64_t size = peer->head.size_bytes, have = peer->got - HEAD;

@@ -1,8 +1,8 @@
-/* How ranks find each other over TCP.
+/* Rendezvous of ranks over TCP.
  *
- *   rank 0 listens at the meeting place; every other rank connects to it, says who it is and where
- *   it listens itself; when all are there, rank 0 hands out the table; then each rank connects to
- *   those before it. The first connections stay: they are those to rank 0.
+ *   rank 0 listens at HOST:PORT; every other rank connects and sends its number and its own address;
+ *   when all have connected, rank 0 sends the table; then each rank connects to the lower ranks.
+ *   The first connections stay open as those to rank 0.
  */
 #include "comm/tcp_state.h"
 
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t magic = 0x31656369756c7301u; /* also tells the order of bytes */
+static const uint64_t magic = 0x31656369756c7301u; /* also detects another byte order */
 
 struct hello {
     uint64_t magic, key;
@@ -77,11 +77,11 @@ static sl_err connect_to(const struct sockaddr *at, socklen_t length, const char
         close(fd);
         if (sl_clock_ns() > end_ns)
             return sl_fail(SL_ERR_PEER, "%s: cannot connect: %s", where, strerror(why));
-        nanosleep(&nap, NULL); /* it may not be there yet */
+        nanosleep(&nap, NULL); /* rank 0 may not listen yet */
     }
 }
 
-/* Exactly `size` bytes, before the end. */
+/* Read exactly `size` bytes before the timeout. */
 static bool read_all(int fd, void *bytes, size_t size, int64_t end_ns) {
     for (char *at = bytes; size > 0;) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -135,12 +135,12 @@ static sl_err fail_missing(const struct meeting *m) {
         if (r != m->job->rank && m->fds[r] < 0)
             sl_text_printf(&text, "%s%d", text.length ? ", " : "", r);
     sl_err err = sl_fail(SL_ERR_PEER, "rank %s did not come to rank %d (%s) within %lld s", text.at,
-                         m->job->rank, m->job->meet, (long long)(m->job->patience_ns / 1000000000));
+                         m->job->rank, m->job->meet, (long long)(m->job->timeout_ns / 1000000000));
     sl_text_free(&text);
     return err;
 }
 
-/* Strangers, and ranks that are here already, are turned away. */
+/* Close connections with a wrong key and of ranks that are connected already. */
 static sl_err admit(struct meeting *m, int fd) {
     struct hello hello;
     int64_t soon = sl_clock_ns() + 5000000000;
@@ -207,7 +207,7 @@ static sl_err say_hello(struct meeting *m, const struct hello *hello, int rank) 
     return sl_fail(SL_ERR_PEER, "rank %d went away while all were coming", rank);
 }
 
-/* It listens at the address by which it reaches the meeting place. */
+/* A rank listens on the address by which it reaches rank 0. */
 static sl_err meet_first(struct meeting *m, struct hello *hello) {
     struct addrinfo *found;
     SL_TRY(find_address(m->job, false, &found));
@@ -252,7 +252,7 @@ static sl_err meet_as_other(struct meeting *m) {
 sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, int *fds, struct sl_comm_tcp_who *who) {
     struct meeting m = {.job = job, .fds = fds, .who = who, .listener = -1};
     int on = 1;
-    m.end_ns = sl_clock_ns() + job->patience_ns;
+    m.end_ns = sl_clock_ns() + job->timeout_ns;
     m.table = calloc((size_t)job->ranks, sizeof *m.table);
     if (!m.table)
         sl_out_of_memory((size_t)job->ranks * sizeof *m.table);

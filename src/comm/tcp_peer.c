@@ -1,11 +1,11 @@
-/* Heartbeats, failures, and who is lost.
+/* Heartbeats, failures and lost ranks.
  *
- * Whatever arrives is a sign of life; when there is nothing to say, a heartbeat is, twice a second.
- * Lost is who closes the connection without a word, or is silent for lost_ns. The thread of
- * connections does all this: it answers while workers compute, and not when the process is stopped.
+ * Any message counts as a sign of life; an idle rank sends a heartbeat twice a second. A rank is
+ * lost if it closes its connection without a message or is silent for lost_ns. The TCP thread does
+ * this, so a rank answers while its workers compute, but not while the process is stopped.
  *
- * A sign of life carries what the rank is at. When a connection closes, everyone tells so at once,
- * and the loss is said telling_ns later: then all who wait for the lost one are known to wait.
+ * A heartbeat carries the current actions of the rank. When a connection closes, the ranks exchange
+ * this at once and report the loss telling_ns later, when all waits for the lost rank are known.
  */
 #include "comm/tcp_state.h"
 
@@ -38,14 +38,15 @@ void sl_comm_tcp_beat(struct tcp_comm *comm) {
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < base->ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
-        if (peer->fd >= 0 && !peer->gone && !peer->out) /* else there is something to say */
+        if (peer->fd >= 0 && !peer->gone &&
+            !peer->out) /* a message in the queue serves as a heartbeat */
             sl_comm_tcp_control(comm, r, head, state);
     }
     pthread_mutex_unlock(&comm->lock);
     free(state);
 }
 
-/* The payload that has just come becomes what is known of the rank. */
+/* Store the payload that has arrived as the state of the rank. */
 void sl_comm_tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes) {
     struct tcp_peer *peer = &comm->peers[rank];
     if (size_bytes == 0)
@@ -86,7 +87,7 @@ void sl_comm_tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]) {
     snprintf(out, SL_WHO_TEXT, "rank %d, host %s, process %d", rank, who->host, who->pid);
 }
 
-/* The lowest rank that is left says what the thread's error is, at once. */
+/* The lowest remaining rank reports the thread's error at once. */
 static void say_loss(struct tcp_comm *comm, int rank) {
     struct sl_comm *base = &comm->post.base;
     int speaker = 0;
@@ -127,7 +128,7 @@ void sl_comm_tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
     comm->losing = -1;
 }
 
-/* A process that was stopped itself has heard nobody: that time does not count. */
+/* Time during which this process itself was stopped does not count as silence. */
 void sl_comm_tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns) {
     for (int r = 0; r < comm->post.base.ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
@@ -166,7 +167,7 @@ void sl_comm_tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
     sl_comm_gate_ring(&comm->post.base.gate);
 }
 
-/* The first error here goes to all others, once. What came from another names its rank already. */
+/* Send the first error to all others, once. A received error already names its rank. */
 void sl_comm_tcp_announce(struct tcp_comm *comm) {
     struct failure failure = {.lost = comm->lost};
     bool heard = false;

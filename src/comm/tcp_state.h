@@ -1,4 +1,4 @@
-/* What the TCP transport is made of. Private to tcp*.c. */
+/* State of the TCP transport. Private to tcp*.c. */
 #ifndef SL_COMM_TCP_STATE_H
 #define SL_COMM_TCP_STATE_H
 
@@ -7,7 +7,7 @@
 
 enum { TCP_HOST_TEXT = 64, TCP_RANKS_MAX = 1024 };
 
-/* Who answers at the other end of a connection. */
+/* The process at the other end of a connection. */
 struct sl_comm_tcp_who {
     int32_t rank, pid;
     char host[TCP_HOST_TEXT];
@@ -20,25 +20,25 @@ SL_MUST_CHECK sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, int *fds,
 
 enum tcp_kind { TCP_DATA = 1, TCP_SYNC, TCP_ACK, TCP_BEAT, TCP_FAIL, TCP_BYE, TCP_KIND_COUNT };
 
-/* What travels: a header, then size_bytes of payload. */
+/* A message: a header, then size_bytes of payload. */
 struct tcp_head {
     int32_t kind, tag;
     int64_t size_bytes;
-    uint64_t serial; /* of a message that wants an ACK, and of the ACK */
+    uint64_t serial; /* of a message with an ACK, and of its ACK */
 };
 
-/* A message on its way out. */
+/* An outgoing message. */
 struct tcp_out {
     struct tcp_out *next;
-    struct sl_transfer *op; /* NULL: nobody waits */
+    struct sl_transfer *op; /* NULL: none */
     struct tcp_head head;
     const char *bytes;
     int64_t sent; /* of header and payload */
-    bool acked;   /* a slow link: the ACK came before the last byte was written */
+    bool acked;   /* the ACK arrived before the last byte was written (slow link) */
     char own[];   /* payload of control messages */
 };
 
-/* A receive that waits for its message. */
+/* A posted receive. */
 struct tcp_in {
     struct tcp_in *next;
     struct sl_transfer *op;
@@ -47,13 +47,13 @@ struct tcp_in {
     int tag;
 };
 
-/* A message that nobody waits for yet. */
+/* An early message: its receive is not posted yet. */
 struct tcp_stray {
     struct tcp_stray *next;
     struct tcp_head head;
     bool complete;
-    struct tcp_in *in; /* came to wait for it while it was still arriving */
-    char *bytes;       /* grows as they arrive: a size that is only announced takes no memory */
+    struct tcp_in *in; /* the receive, if posted while the message was arriving */
+    char *bytes;       /* grows with the arriving bytes: an announced size takes no memory */
     int64_t room;
 };
 
@@ -62,51 +62,51 @@ struct tcp_peer {
     struct sl_comm_tcp_who who;
     bool polled_out;
     struct tcp_out *out, **out_end; /* to be written */
-    struct tcp_out *unacked;        /* written, not yet matched over there */
+    struct tcp_out *unacked;        /* written, without an ACK */
     struct tcp_in *in;
     struct tcp_stray *stray;
     uint64_t serial;
-    /* what is arriving: the thread's own */
+    /* the arriving message; owned by the thread */
     struct tcp_head head;
     int64_t got;            /* of header and payload */
     char *into;             /* payload */
     struct tcp_in *reading; /* a receive */
     struct tcp_stray *straying;
     int64_t heard_ns;
-    char *state; /* what it let us see last */
+    char *state; /* last state of the peer */
     int64_t state_bytes, state_ns;
-    bool told; /* it has failed and said so, or it has ended in order */
-    bool gone; /* nothing will come any more */
-    bool lost; /* somebody has found it lost */
+    bool told; /* it has announced a failure or its end */
+    bool gone; /* no more messages will arrive */
+    bool lost; /* some rank has found it lost */
 };
 
 struct tcp_comm {
     struct sl_post post;
-    pthread_mutex_t lock; /* of everything in peers that others use, too */
+    pthread_mutex_t lock; /* guards what several threads use in peers */
     struct tcp_peer *peers;
     pthread_t thread;
     bool has_thread;
     int poll_fd, wake_fd;
     atomic_bool stop;
-    atomic_bool announced; /* the others were told of our failure */
-    int lost;              /* the rank that we found lost, -1: none */
-    int losing;            /* a rank whose loss is about to be told, -1: none; the thread's own */
+    atomic_bool announced; /* our failure was sent to the other ranks */
+    int lost;              /* rank that this process found lost, -1: none */
+    int losing;            /* rank whose loss is pending, -1: none; owned by the thread */
     int64_t losing_ns;
     char losing_why[160];
 };
 
 static inline struct tcp_comm *tcp_of(struct sl_post *post) { return (struct tcp_comm *)post; }
 
-/* tcp.c: all that a peer holds. */
+/* tcp.c: free all buffers of a peer. */
 void sl_comm_tcp_free_peer(struct tcp_peer *peer);
 void sl_comm_tcp_free_stray(struct tcp_stray *stray);
 
-/* tcp_io.c. Under the lock: put a message into the queue and write what can be written. */
+/* tcp_io.c. Under the lock: queue a message and write until the socket would block. */
 void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
 void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
 void sl_comm_tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
-void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank); /* what its socket takes now */
-/* By the thread: one piece of what arrives; false: there is nothing more now. */
+void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank); /* until its socket would block */
+/* By the thread: read one piece; false: no more data now. */
 bool sl_comm_tcp_read_piece(struct tcp_comm *comm, int rank);
 
 /* tcp_thread.c */
@@ -114,10 +114,10 @@ SL_MUST_CHECK sl_err sl_comm_tcp_start_thread(struct tcp_comm *comm);
 void sl_comm_tcp_stop_thread(struct tcp_comm *comm);
 void sl_comm_tcp_wake(struct tcp_comm *comm);
 
-/* tcp_peer.c: heartbeats, failures, and who is lost. Called by the thread. */
+/* tcp_peer.c: heartbeats, failures and lost ranks. Called by the thread. */
 void sl_comm_tcp_beat(struct tcp_comm *comm);
 void sl_comm_tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns);
-/* A connection has closed: soon after, when all have told what they wait for. */
+/* Report the pending loss after telling_ns, when all ranks have sent what they wait for. */
 void sl_comm_tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns);
 void sl_comm_tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes);
 bool sl_comm_tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes,

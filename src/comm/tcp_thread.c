@@ -1,5 +1,5 @@
-/* The thread of the TCP transport: it reads everything that arrives, writes what a sender could not
- * write at once, and keeps the heartbeats. */
+/* The thread of the TCP transport: reads all messages, writes the rest of blocked sends, and sends
+ * heartbeats. */
 #include "comm/tcp_state.h"
 
 #include "base/clock.h"
@@ -10,10 +10,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 500, LOSING_MS = 50 }; /* between looks while a loss is about to be told */
+enum { BEAT_MS = 500, LOSING_MS = 50 }; /* LOSING_MS: interval while a loss is pending */
 
 static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
-    enum { PIECES_MAX = 64 }; /* then it is the turn of the others */
+    enum { PIECES_MAX = 64 }; /* per peer and round */
     if (event->data.u32 == UINT32_MAX) {
         uint64_t drained;
         while (read(comm->wake_fd, &drained, sizeof drained) > 0)
@@ -62,7 +62,7 @@ static void *thread_main(void *arg) {
 void sl_comm_tcp_wake(struct tcp_comm *comm) {
     uint64_t one = 1;
     if (comm->wake_fd >= 0 && write(comm->wake_fd, &one, sizeof one) < 0)
-        return; /* it is awake: the counter is full */
+        return; /* the counter is full: the thread is awake */
 }
 
 sl_err sl_comm_tcp_start_thread(struct tcp_comm *comm) {

@@ -1,5 +1,5 @@
-/* What the importers of planner inputs share: layers and edges as they stand in a file, where they
- * stand, and the step from ids to positions. */
+/* Layers and edges of an imported file with their positions in the text, and the step from ids to
+ * indices; shared by the importers. */
 #ifndef SL_INTEROP_DRAFT_H
 #define SL_INTEROP_DRAFT_H
 

@@ -1,4 +1,4 @@
-/* json: everything a plan says (docs/formats-export.md). */
+/* json: all fields of a plan (docs/formats-export.md). */
 #include "interop/exporter.h"
 
 #include "base/json.h"

@@ -2,8 +2,8 @@
  *
  *     E t t t | t t t t | t t t L      E embedding, t a layer, L head and loss; | between stages
  *
- * Stages stand in pipeline order; stage s is on rank s mod p. Megatron's last norm goes with its
- * last layer, so it may stand there or beside the head. */
+ * Stages are in pipeline order; stage s is on rank s mod p. Megatron puts the final norm in the
+ * stage of the last layer or of the head. */
 #include "interop/exporter.h"
 
 #include "graph/blocks.h"
@@ -51,7 +51,7 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
     return SL_OK;
 }
 
-/* What is in no layer: before them E in the first stage, behind them L in the last. */
+/* Nodes outside the layers: E (before them) must be in the first stage, L (after them) in the last. */
 static sl_err check_rest(const struct layout *l) {
     const struct sl_graph *graph = l->x->graph;
     const struct sl_blocks *b = &l->blocks;

@@ -1,7 +1,7 @@
 /* torchtitan: the [parallelism] table of its configuration, with the modules of every stage.
  *
- * A module is what a parameter's name begins with: the numbered block it is in, or all but its last
- * part. Names of Hugging Face's decoders are written as torchtitan's own decoders have them. */
+ * A module is a prefix of a parameter's name: its numbered block, or all but the last component.
+ * Names of Hugging Face decoders are translated to those of torchtitan. */
 #include "interop/exporter.h"
 
 #include "base/sort.h"
@@ -10,15 +10,15 @@
 #include "sched/schedule.h"
 
 struct module {
-    const char *name; /* as torchtitan has it */
-    int stage, node;  /* where, and the first node that reads one of its parameters */
+    const char *name; /* in torchtitan */
+    int stage, node;  /* its stage; the first node that reads one of its parameters */
 };
 
 typedef SL_VEC(struct module) module_vec;
 
 static const struct {
     const char *theirs, *ours;
-    bool begins; /* else the whole name */
+    bool begins; /* compare the beginning; else the whole name */
 } renames[] = {
     {"tok_embeddings", "model.embed_tokens", false},
     {"layers.", "model.layers.", true},

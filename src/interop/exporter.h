@@ -1,4 +1,4 @@
-/* Exporters: a plan in the words of other systems. One row per target, the same signature. */
+/* Exporters: write a plan for other systems. One row per target. */
 #ifndef SL_INTEROP_EXPORTER_H
 #define SL_INTEROP_EXPORTER_H
 
@@ -17,7 +17,7 @@ struct sl_exporter {
     const char *name; /* "megatron" */
     const char *brief;
     bool needs_graph, needs_sched;
-    /* SL_ERR_REFUSED with the reason for what the target cannot say. */
+    /* SL_ERR_REFUSED: the target lacks a feature that the plan uses; the message names it. */
     sl_err (*write)(const struct sl_export *what, struct sl_text *out);
 };
 
@@ -32,7 +32,7 @@ SL_MUST_CHECK sl_err sl_interop_exporter_find(const char *name, const struct sl_
  * system and the feature it lacks. */
 SL_MUST_CHECK sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target,
                                                  enum sl_layout layout);
-/* Ranks of one pipeline: places of the first replicas of its stages. */
+/* Ranks of one pipeline: distinct workers of the first replicas of its stages. */
 int sl_interop_export_ranks(const struct sl_plan *plan);
 
 #endif

@@ -1,4 +1,4 @@
-/* The exporters, in alphabetical order, and what several of them ask of a plan. */
+/* The exporters, in alphabetical order, and checks that several of them share. */
 #include "interop/exporter.h"
 
 #include "sched/schedule.h"
@@ -32,7 +32,7 @@ sl_err sl_interop_exporter_find(const char *name, const struct sl_exporter **out
 }
 
 int sl_interop_export_ranks(const struct sl_plan *plan) {
-    int ranks = 0; /* stages go round: the first that is where another one is ends the round */
+    int ranks = 0; /* stages before the first one on a worker that is already used */
     for (; ranks < plan->stage_count; ranks++)
         for (int s = 0; s < ranks; s++)
             if (plan->stages[s].workers[0] == plan->stages[ranks].workers[0])

@@ -1,4 +1,4 @@
-/* Importers of other planners' inputs: one row per format, the same signature. */
+/* Importers of the input files of other planners. One row per format. */
 #ifndef SL_INTEROP_IMPORTER_H
 #define SL_INTEROP_IMPORTER_H
 

@@ -118,7 +118,7 @@ static sl_err read_node(struct input *input) {
     SL_TRY(expect(input, ", parameter_size="));
     SL_TRY(take_number(input, &layer.params_bytes));
     if (starts(input, " -- stage_id="))
-        input->at = input->line_end; /* somebody's plan, not ours to keep */
+        input->at = input->line_end; /* a stage assignment: ignored */
     if (input->at != input->line_end)
         return sl_interop_draft_fail(&input->draft, input->at, "unexpected text after the node");
     if (input->draft.layers.count >= SL_LAYER_MAX)

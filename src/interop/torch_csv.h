@@ -20,7 +20,7 @@ SL_MUST_CHECK sl_err sl_interop_torch_csv_read(struct sl_arena *arena, const cha
                                                struct sl_sched **out);
 
 /* Writes one iteration. `comms` needs a lowered schedule and gives the second dialect. SL_ERR_REFUSED
- * for what torch cannot say: graphs, replicas, asynchronous rules, micro-batch sizes that differ.
+ * for what torch lacks: graphs, replicas, asynchronous rules, micro-batch sizes that differ.
  */
 SL_MUST_CHECK sl_err sl_interop_torch_csv_write(const struct sl_sched *sched, bool comms,
                                                 struct sl_text *out);

@@ -16,10 +16,10 @@ enum cell_kind {
     CELL_RECV_B,
     CELL_WAIT_SEND_F,
     CELL_WAIT_SEND_B,
-    CELL_OTHER, /* says nothing about order between ranks: parameters, reductions */
+    CELL_OTHER, /* no order between ranks: parameters, reductions */
 };
 
-/* Longer names first where one begins like another. */
+/* A name comes before its prefixes. */
 static const struct {
     const char *name;
     enum cell_kind kind;
@@ -182,7 +182,7 @@ static sl_err read_cells(struct reader *r) {
             return fail_at(r, r->at, "more rows than there may be workers");
         SL_TRY(read_line(r));
     }
-    /* Every stage has work for every micro-batch; before memory is taken for what is only said. */
+    /* Every stage has a pass per micro-batch. Check before allocating for announced numbers. */
     if (!r->cells.count)
         return sl_fail(SL_ERR_INPUT, "%s: no action in the whole file", r->file);
     if ((int64_t)r->stages * r->micros > r->cells.count)
@@ -250,7 +250,7 @@ static sl_err check_message(const struct reader *r, const struct cell *cell, uin
                             int *peer) {
     bool grad = cell->kind == CELL_SEND_B || cell->kind == CELL_RECV_B;
     bool send = cell->kind == CELL_SEND_F || cell->kind == CELL_SEND_B;
-    int other = cell->stage + (grad == send ? -1 : 1); /* SEND_F and RECV_B look to the next */
+    int other = cell->stage + (grad == send ? -1 : 1); /* SEND_F and RECV_B: the next stage */
     uint8_t self = send ? (grad ? DID_SEND_B : DID_SEND_F) : (grad ? DID_RECV_B : DID_RECV_F);
     uint8_t pass = grad ? DID_B : DID_F;
     if (other < 0 || other >= r->stages)
@@ -321,7 +321,7 @@ static sl_err compare_ends(const struct reader *r, struct messages ends[2]) {
         const struct message *recv = i < ends[0].vec.count ? &ends[0].vec.at[i] : NULL;
         const struct message *send = i < ends[1].vec.count ? &ends[1].vec.at[i] : NULL;
         bool same = recv && send && recv->key == send->key;
-        if (!same) { /* the one that is alone */
+        if (!same) { /* the message without a partner */
             bool lone_send = !recv || (send && send->key < recv->key);
             return fail_cell(r, &r->cells.at[lone_send ? send->cell : recv->cell],
                              lone_send ? "sent and never received" : "received and never sent");

@@ -1,10 +1,10 @@
 /* Writing: one iteration of a synchronous chain, as torch's own parser reads it.
  *
- * Our receives are posts that cost nothing and stand early; torch's may block what is behind them
- * (one NCCL stream per pair of ranks). So each is written just before the first pass that reads it
- * or one behind it in its channel: in the order of the sends, and waiting for nothing that the pass
- * does not wait for. A sender waits for its activation after the backward of the same micro-batch,
- * which proves that it has arrived, and for gradients at the end. */
+ * Our receives are posted early and do not block; torch's may block later ones (one NCCL stream per
+ * pair of ranks). So each is written just before the first pass that reads it or a later message of
+ * its channel: in the order of the sends, and without extra waits. A sender waits for its activation
+ * after the backward pass of the same micro-batch, which proves arrival, and for gradients at the
+ * end. */
 #include "base/vec.h"
 #include "interop/torch_csv.h"
 

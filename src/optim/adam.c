@@ -1,6 +1,6 @@
 /* adam, adamw, nadam: first and second moments with bias correction (Kingma & Ba; Loshchilov &
  * Hutter; Dozat), with torch's formulas. adam couples weight decay into the gradient, adamw shrinks
- * the weight; nadam does either (decoupled=1 is what asynchronous Nesterov uses, papers.md D.8). */
+ * the weight; nadam does either (decoupled=1: asynchronous Nesterov, Ajanthan et al. 2025). */
 #include "optim/common.h"
 #include "optim/rules.h"
 
@@ -198,7 +198,7 @@ static void nadam_ref(const struct sl_optim_param *param, const struct sl_step_r
 const struct sl_optimizer sl_optim_row_nadam = {
     .name = "nadam",
     .brief = "Adam with Nesterov's momentum",
-    .note = "torch.optim.NAdam; asynchronous Nesterov is nadam:beta1=0.99,decoupled=1 (D.8)",
+    .note = "torch.optim.NAdam; asynchronous Nesterov is nadam:beta1=0.99,decoupled=1",
     .lr = 2e-3,
     .hyper = nadam_hyper,
     .state_count = 2,

@@ -1,4 +1,4 @@
-/* What the rows of this room share: hyper-parameters that several have, and the decay scalars. */
+/* Hyper-parameters and decay scalars that several optimizers share. */
 #ifndef SL_OPTIM_COMMON_H
 #define SL_OPTIM_COMMON_H
 

@@ -1,11 +1,11 @@
-/* Loss scaling: the loss's gradient is multiplied by a power of two, so that small gradients do not
- * vanish in 16 bits, and the gradients of the weights are divided by it before anybody reads them.
- * Powers of two are exact: where nothing overflows or vanishes, not a bit changes.
+/* Loss scaling: the gradient of the loss is multiplied by a power of two, so that small gradients do
+ * not underflow in 16 bits. Gradients of weights are divided by it before use. Powers of two are
+ * exact: without overflow and underflow the results have the same bits.
  *
  *     none                            1
  *     4096                            always 4096
- *     dynamic:start=65536,every=2000  halved by a step whose gradient is not finite (and which is
- *                                     skipped), doubled after so many good ones; from 1 to 2^24
+ *     dynamic:start=65536,every=2000  halved when a step is skipped for a gradient that is not
+ *                                     finite, doubled after `every` finite steps; from 1 to 2^24
  */
 #ifndef SL_OPTIM_LOSS_SCALE_H
 #define SL_OPTIM_LOSS_SCALE_H
@@ -14,11 +14,11 @@
 
 struct sl_loss_scale {
     bool dynamic;
-    double start;  /* a power of two; 0: none, as 1 */
+    double start;  /* a power of two; 0 or 1: no scaling */
     int64_t every; /* dynamic: good steps until it doubles */
 };
 
-/* Where a run stands. */
+/* State of a run. */
 struct sl_scale_state {
     double value;
     int64_t good; /* steps since it changed */
@@ -29,13 +29,13 @@ void sl_optim_loss_scale_put(struct sl_text *text, const struct sl_loss_scale *r
 bool sl_optim_loss_scale_is_none(const struct sl_loss_scale *rule);
 
 struct sl_scale_state sl_optim_loss_scale_begin(const struct sl_loss_scale *rule);
-/* After the verdict on a step whose gradient was scaled by `used`. That is the value at hand, but
- * where the next steps are under way before the verdict: then several may overflow for one reason,
- * which must not be paid for again and again. */
+/* Update after the decision (finite or skip) of a step whose gradient was scaled by `used`. With
+ * several steps in flight `used` may be an older value: back off once per cause, even if several
+ * of them overflow. */
 struct sl_scale_state sl_optim_loss_scale_next(const struct sl_loss_scale *rule,
                                                struct sl_scale_state at, double used, bool finite);
-/* Is a step skipped for its scale, as far as one can tell? The loss, which is not scaled, is
- * finite, and the next step tries a smaller one. */
+/* Was a step skipped because of its scale? Yes if the loss, which is not scaled, is finite and the
+ * scale can still be halved. */
 bool sl_optim_loss_scale_blames(const struct sl_loss_scale *rule, double used, double loss);
 
 /* "65536 17", in checkpoints: value and good. Returns false when the text is not of that form. */

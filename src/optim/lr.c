@@ -16,7 +16,7 @@ enum { WARMUP, TOTAL, MIN };
 static const struct sl_hyper constant_hyper[] = {HYPER_WARMUP, {0}};
 static const struct sl_hyper falling_hyper[] = {HYPER_WARMUP, HYPER_TOTAL, HYPER_MIN, {0}};
 
-/* cos(pi*p) for p in [0, 1] by plain arithmetic: the same bits on every host, whatever its libm. */
+/* cos(pi*p) for p in [0, 1] by plain arithmetic: the same bits with every libm. */
 static double cos_pi(double p) {
     double sign = 1;
     if (p > 0.5) {

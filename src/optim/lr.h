@@ -1,4 +1,4 @@
-/* Learning-rate schedules: lr(t) is a pure function of the step (from 1), never of a history.
+/* Learning-rate schedules: lr(t) is a pure function of the step t (from 1).
  *
  *     base |      ________                    warm-up is in front of each:
  *          |     /        \___                  t <= warmup:  base * t / warmup
@@ -30,8 +30,7 @@ struct sl_lr {
 extern const struct sl_lr_row *const sl_optim_lr_rows[];
 extern const int sl_optim_lr_row_count;
 
-/* `steps` is the length of the run, taken for `total` when the text gives none; 0: unknown, and the
- * text must give it. */
+/* `steps`, the length of the run, is the default of `total`; 0: the text must give `total`. */
 SL_MUST_CHECK sl_err sl_optim_lr_parse(const char *text, int64_t steps, struct sl_lr *out);
 void sl_optim_lr_put(struct sl_text *text, const struct sl_lr *lr); /* total is always written */
 double sl_optim_lr_at(const struct sl_lr *lr, double base, int64_t t);

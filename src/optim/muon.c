@@ -1,7 +1,6 @@
 /* muon: momentum, orthogonalised by five Newton-Schulz rounds (Jordan et al. 2024), scaled to the
  * size of AdamW's steps (Moonshot, arXiv 2502.16982), so that one learning rate and one weight
- * decay serve the matrices and what is left to adamw: biases, norms, embeddings, anything not of
- * rank 2.
+ * decay serve matrices and the parameters of adamw: biases, norms, embeddings, ranks other than 2.
  *
  *     M = beta*M + (1-beta)*g       U = beta*M + (1-beta)*g  (nesterov=1)   or   M
  *     X = U / max(|U|, 1e-7), transposed when it has more rows than columns
@@ -108,7 +107,7 @@ static void round_double(int64_t k, int64_t n, double *x, double *a) {
         x[i] = ns_a * x[i] + y[i];
 }
 
-/* Where element i of a [rows, cols] matrix goes in X, which never has more rows than columns. */
+/* Index in X of element i of a [rows, cols] matrix; X has at most as many rows as columns. */
 static int64_t place(int64_t i, int64_t rows, int64_t cols) {
     return rows > cols ? i % cols * rows + i / cols : i;
 }

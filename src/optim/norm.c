@@ -29,8 +29,8 @@ void sl_optim_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64
     }
 }
 
-/* Sums of 1, 2, 4, ... blocks that wait for their neighbour: bit i of `count` says whether level i
- * is there. Adding a block carries like a binary counter, which is the tree level by level. */
+/* Partial sums of 1, 2, 4, ... blocks; bit i of `count` is set if level i holds one. Adding a block
+ * carries like a binary counter, which builds the tree level by level. */
 struct tree {
     double level[64];
     uint64_t count;

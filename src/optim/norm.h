@@ -8,7 +8,7 @@
  *   model    tensor sums in the graph's order of parameters, one after another; tied ones once
  *
  * The square of a float is exact in double, so a fused multiply-add gives the same bits; a warp of
- * 32 lanes and a row of vector registers do a block without a detour. The squares of finite floats
+ * 32 lanes or vector registers compute a block directly. The squares of finite floats
  * cannot overflow a double: the sum is finite if and only if every element is.
  */
 #ifndef SL_OPTIM_NORM_H
@@ -31,12 +31,12 @@ double sl_optim_norm_sq_tree(const double *block, int64_t blocks);
 /* Both for a whole tensor, without memory. */
 double sl_optim_norm_sq(const float *x, int64_t count);
 
-/* The verdict on a step. `sum` is over all parameters, of gradients that still lack `scale` (1 when
- * they are complete); clip <= 0: no clipping. */
+/* The decision of a step: global norm, clip factor, skip. `sum` is over the gradients of all
+ * parameters before their multiplication by `scale`; clip <= 0: no clipping. */
 struct sl_norm_verdict {
-    bool finite; /* false: some gradient is NaN or Inf, the step is to be skipped everywhere */
+    bool finite; /* false: a gradient is NaN or Inf; all stages skip the step */
     double norm; /* |scale| * sqrt(sum) */
-    float scale; /* what the step multiplies gradients with: scale * min(1, clip / (norm + 1e-6)) */
+    float scale; /* factor of the gradients: scale * min(1, clip / (norm + 1e-6)) */
 };
 
 struct sl_norm_verdict sl_optim_norm_judge(double sum, double scale, double clip);

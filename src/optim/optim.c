@@ -1,4 +1,4 @@
-/* Optimizers: the registry, their text, and what is common to all of them. */
+/* Optimizers: the registry, their text, and functions for all of them. */
 #include "optim/common.h"
 
 #include <stdio.h>

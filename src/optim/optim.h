@@ -1,8 +1,8 @@
-/* Optimizers: what they keep per parameter, how a step changes a weight, and in which direction the
- * last step went. Descriptors and reference rules; kernels are in device/.
+/* Optimizers as descriptors: state per parameter, update rule, and direction of the last step. The
+ * rules here are the reference; kernels are in device/.
  *
  *   "adamw:wd=0.1" --sl_optim_parse--> sl_optim (row + values)
- *        sl_optim_for(optim, shape)  --> sl_optim_param: the row that really serves this parameter
+ *        sl_optim_for(optim, shape)  --> sl_optim_param: the row that updates this parameter
  *        sl_optim_coef(param, t, lr) --> sl_step_coef: all scalars of step t, rounded to float once
  *        row->step(coef, io)         --> w, state (and delta) after step t
  *
@@ -13,18 +13,18 @@
  * The bits of an elementwise rule are defined by optim/rules.h: IEEE float operations in the order
  * written there, none fused (no fma), square root and division correctly rounded. A kernel that
  * does the same operations in the same order gives the same bits, in any number of threads or
- * lanes. A matrix-wise rule (muon) is defined up to the order of its sums; each device states its
- * own order, and since a matrix is never cut, layout still does not change the result.
+ * lanes. A rule of whole matrices (muon) is defined up to the order of its sums; each device has its
+ * own order. Stages never cut a matrix, so the layout does not change the result.
  *
  * Direction. Delta is what the last step subtracted, before the learning rate and without decoupled
  * weight decay:   w_new = w * shrink - lr * Delta   (shrink = 1 - lr * wd, or 1)
- * so W_pred = W - lr * s * Delta (papers.md B.9; PipeOptim leaves decoupled decay out as well).
- *   SL_DELTA_STATE  row->delta makes it from state and the coefficients of the last step: no memory
+ * so W_pred = W - lr * s * Delta (Guan et al. 2023, PipeOptim, which also omits decoupled decay).
+ *   SL_DELTA_STATE  row->delta computes it from state and the coefficients of the last step
  *   SL_DELTA_KEPT   the step must store it (io->delta): one more tensor per parameter, named
- *                   "delta", if and only if a policy asks for it
+ *                   "delta", if and only if a policy needs it
  *
  * Weight decay applies to parameters of rank 2 and more; biases and norms have none (`wd_all=1`
- * decays all). Gradients are multiplied by `scale` first: clipping costs no pass of its own.
+ * decays all). Gradients are multiplied by `scale` first, so clipping needs no extra pass.
  */
 #ifndef SL_OPTIM_OPTIM_H
 #define SL_OPTIM_OPTIM_H
@@ -41,7 +41,7 @@ struct sl_optim {
     double hyper[SL_OPTIM_HYPER]; /* as in row->hyper */
 };
 
-/* What an optimizer may know of a parameter. */
+/* Facts of a parameter that an optimizer may use. */
 struct sl_optim_shape {
     int rank;
     int64_t dim[SL_OPTIM_RANK];
@@ -50,7 +50,7 @@ struct sl_optim_shape {
 
 /* An optimizer applied to one parameter. */
 struct sl_optim_param {
-    struct sl_optim optim; /* the row that serves it: muon's is adamw for what is no matrix */
+    struct sl_optim optim; /* the row that updates it; muon leaves other ranks than 2 to adamw */
     struct sl_optim_shape shape;
     int64_t count; /* elements */
     bool decays;
@@ -78,7 +78,7 @@ struct sl_step_io {
     float *w;
     const float *g;
     float *state[SL_OPTIM_STATE];
-    float *delta;  /* where Delta goes; NULL: nowhere */
+    float *delta;  /* out: Delta; NULL: not stored */
     void *scratch; /* row->scratch_bytes of it, aligned to 16 */
 };
 
@@ -98,14 +98,13 @@ enum sl_delta { SL_DELTA_STATE, SL_DELTA_KEPT };
 struct sl_optimizer {
     const char *name, *brief;
     const char *note; /* convention and source, a line or two */
-    double lr;        /* a usual learning rate, when the user gives none */
+    double lr;        /* default learning rate */
     const struct sl_hyper *hyper;
     int state_count;
-    const char
-        *state[SL_OPTIM_STATE]; /* "exp_avg": names in checkpoints, torch's where torch has it */
-    bool whole_matrix;          /* a step needs the whole matrix; else any range of elements */
-    bool nesterov;              /* elementwise, along beta*m + (1-beta)*g of the new momentum m */
-    const char *momentum;       /* name of the hyper-parameter beta; NULL: no momentum */
+    const char *state[SL_OPTIM_STATE]; /* names in checkpoints, torch's if it has them: "exp_avg" */
+    bool whole_matrix;    /* a step needs the whole matrix; else any range of elements */
+    bool nesterov;        /* elementwise, along beta*m + (1-beta)*g of the new momentum m */
+    const char *momentum; /* name of the hyper-parameter beta; NULL: no momentum */
     enum sl_delta delta_from;
     const char *direction; /* Delta as a formula, for people */
     /* Scalars of step t. */
@@ -115,7 +114,7 @@ struct sl_optimizer {
     /* SL_DELTA_STATE: Delta of the last step from io->state, into io->delta. */
     void (*delta)(const struct sl_step_coef *coef, const struct sl_step_io *io);
     void (*ref)(const struct sl_optim_param *param, const struct sl_step_ref *io);
-    /* What the row takes itself; the rest goes to `fallback`. NULL: everything. */
+    /* Parameters that the row updates; `fallback` updates the others. NULL: all. */
     bool (*takes)(const struct sl_optim_shape *shape);
     const struct sl_optimizer *fallback;
     int64_t (*scratch_bytes)(const struct sl_optim_shape *shape); /* NULL: none */
@@ -133,15 +132,15 @@ void sl_optim_put(struct sl_text *text, const struct sl_optim *optim);
 /* Value of a hyper-parameter by name; it must exist. */
 double sl_optim_value(const struct sl_optim *optim, const char *name);
 
-/* The parameter's own row (see takes), element count and whether it decays. */
+/* The row of a parameter (see takes), its element count and whether it decays. */
 struct sl_optim_param sl_optim_for(const struct sl_optim *optim,
                                    const struct sl_optim_shape *shape);
-/* Elements of all tensors kept per element of this parameter: state, plus "delta" when asked for
- * and not made from state. */
+/* Number of tensors kept per parameter: state, plus "delta" if `delta` and it is not computed from
+ * state. */
 int sl_optim_tensors(const struct sl_optim_param *param, bool delta);
 int64_t sl_optim_scratch_bytes(const struct sl_optim_param *param);
 
-/* Scalars of step t (from 1) at learning rate lr; `scale` multiplies the gradient (1: as it is). */
+/* Scalars of step t (from 1) at learning rate lr; `scale` multiplies the gradient. */
 struct sl_step_coef sl_optim_coef(const struct sl_optim_param *param, int64_t t, double lr,
                                   float scale);
 

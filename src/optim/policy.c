@@ -1,4 +1,4 @@
-/* Staleness policies: the registry, their text, and with what they make sense. */
+/* Staleness policies: the registry, their text, and the combinations they accept. */
 #include "optim/policy.h"
 
 #include <stdio.h>
@@ -120,7 +120,7 @@ double sl_optim_policy_rate(const struct sl_policy_use *use, const struct sl_pol
     return use->row && use->row->rate ? use->row->rate(use, at, t) : 1;
 }
 
-/* Does the optimizer, or what it leaves some parameters to, need Delta to be kept? */
+/* Does the optimizer or its fallback need to store Delta? */
 static bool keeps_delta(const struct sl_optimizer *row) {
     return row && (row->delta_from == SL_DELTA_KEPT || keeps_delta(row->fallback));
 }

@@ -1,26 +1,25 @@
-/* Staleness policies: what is done about weights that are older than they should be.
+/* Staleness policies: corrections for passes that read old weights.
  *
  *   "pipemare:K=200" --sl_optim_policy_parse--> sl_policy_use (row + values)
- *        sl_optim_policy_serves(use, rule, optimizer)   --> does the combination make sense?
- *        sl_optim_policy_ahead(use, pass)               --> s: how far ahead of its version a pass reads
+ *        sl_optim_policy_serves(use, rule, optimizer)   --> SL_OK if the combination is sound
+ *        sl_optim_policy_ahead(use, pass)               --> s: steps to predict beyond the version
  *        sl_optim_policy_rate(use, at, t)               --> factor of a stage's learning rate
  *
- * Schedules, policies and optimizers are three tables that combine. A policy sees a schedule only
- * as numbers. What it can do:
+ * Schedules, policies and optimizers are three registries that combine. A policy sees a schedule
+ * only as numbers. Its means:
  *
  *   predict   a pass reads W^ = W(v) - lr*s*Delta(v) instead of W(v); Delta is the optimizer's last
- *             direction (optim.h), `reach`, a value of the policy, multiplies s. s is decided when
- *             the schedule is lowered, stands on the action (`ahead`) and is verified. Predicted
- *             weights have slots of their own.
+ *             direction (optim.h). The value `reach` multiplies s. Lowering sets s in the action
+ *             (`ahead`), and the verifier checks it. Predicted weights have their own slots.
  *   correct   a pass reads u = W(v) - tau*velocity, velocity an average of the steps (PipeMare T2);
  *             tau is `ahead` micro-batches, that is ahead/m steps.
  *   rate      a stage's learning rate is multiplied by a factor (PipeMare T1, lr-rescale).
  *   momentum  a stage's optimizer gets another momentum (asynchronous Nesterov).
- *   feedback  a step takes back the direction that was applied too early and applies the one that
- *             it should have been (error feedback for a delay of one step).
+ *   feedback  a step replaces the stale direction of the previous step by the correct one (error
+ *             feedback for a delay of one step).
  *
- * The stages are known by their height: edges on the longest path to a sink. On a chain of N stages
- * stage k has height N-1-k. `depth` is the number of stages on the longest path of all.
+ * The height of a stage is the number of edges on its longest path to a sink: N-1-k for stage k of
+ * a chain of N. `depth` is the number of stages on the longest path.
  */
 #ifndef SL_OPTIM_POLICY_H
 #define SL_OPTIM_POLICY_H
@@ -35,25 +34,25 @@ struct sl_policy_use {
     double hyper[SL_OPTIM_HYPER]; /* as in row->hyper */
 };
 
-/* Where a stage stands. */
+/* A stage, as policies see it. */
 struct sl_policy_at {
     int64_t height, depth;
     int64_t micros; /* m: micro-batches of a step */
-    double delay;   /* steps by which its forward weights are behind, on the average */
+    double delay;   /* mean staleness of its forward weights, in steps */
 };
 
 /* A pass of a stage. */
 struct sl_policy_pass {
     int64_t height, depth, micros;
     int64_t micro;   /* k, from 0 over the whole run */
-    int64_t version; /* of the true weights that it starts from */
+    int64_t version; /* of the true weights that the prediction starts from */
     bool backward;
     bool global_step; /* all stages step at the same moment */
 };
 
 enum sl_policy_kept {
     SL_KEPT_NOTHING,
-    SL_KEPT_DELTA,    /* Delta of the last step, where the optimizer's state does not tell it */
+    SL_KEPT_DELTA,    /* Delta of the last step, unless the optimizer computes it from its state */
     SL_KEPT_ALWAYS,   /* Delta of the last step, for every optimizer */
     SL_KEPT_VELOCITY, /* average of w_new - w_old */
 };
@@ -61,7 +60,7 @@ enum sl_policy_kept {
 struct sl_policy {
     const char *name, *brief;
     const char *note;          /* formula and source, a line or two */
-    const char *rules;         /* names of the version rules it serves, a space between */
+    const char *rules;         /* version rules it serves, separated by spaces */
     const char *why;           /* why not with the others */
     bool needs_nesterov;       /* serves only optimizers with Nesterov's momentum */
     const char *why_optimizer; /* why not the others */
@@ -92,18 +91,17 @@ bool sl_optim_policy_is_none(const char *text);
 void sl_optim_policy_put(struct sl_text *text, const struct sl_policy_use *use);
 double sl_optim_policy_value(const struct sl_policy_use *use, const char *name);
 
-/* SL_ERR_REFUSED with the reason when the policy makes no sense with a version rule, an optimizer (NULL:
- * not asked). */
+/* SL_ERR_REFUSED with the reason if the policy does not fit the version rule or the optimizer (NULL:
+ * not checked). */
 SL_MUST_CHECK sl_err sl_optim_policy_serves(const struct sl_policy_use *use, const char *rule,
                                             const struct sl_optim *optim);
 
-/* 0: the true weights. */
+/* Steps to predict ahead; 0: read the true weights. */
 int64_t sl_optim_policy_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *pass);
 double sl_optim_policy_rate(const struct sl_policy_use *use, const struct sl_policy_at *at,
                             int64_t t);
 
-/* Is a tensor kept per parameter for the policy with this optimizer, and its name in checkpoints
- * (NULL: none). */
+/* Name in checkpoints of the tensor that the policy keeps per parameter; NULL: none. */
 const char *sl_optim_policy_kept_name(const struct sl_policy_use *use,
                                       const struct sl_optim *optim);
 

@@ -1,25 +1,25 @@
-/* Policies that predict: which version a pass should have read, counted in steps from the one that
- * it has (papers.md B.3, B.9, D.5, D.6, E.2).
+/* Policies that predict: the version that a pass should read, in steps beyond the one it has.
+ * Sources: Chen et al. 2018 (SpecTrain), Guan et al. 2019 (XPipe), Guan et al. 2023 (PipeOptim).
  *
  * A stage of height h in a graph of depth D is r = D-1-h edges below the top. In 1F1B without a
  * flush forward k runs at half time 2k - (h+1) and backward k at 2k + h, so micro-batch k enters at
- * 2k - D and is back at the top at 2k + D-1; with m micro-batches per step a stage makes step v
- * behind backward vm-1. docs/design/0015-weight-prediction.md has the derivation.
+ * 2k - D and returns to the top at 2k + D-1. With m micro-batches per step a stage makes step v
+ * after backward vm-1. docs/design/0015-weight-prediction.md has the derivation.
  *
- *   spectrain    the version that the stage will have when micro-batch k is back at the top:
- *                floor((k + floor(r/2)) / m). With m = 1, in steady state, this is B.3:
+ *   spectrain    the version that the stage will have when micro-batch k returns to the top:
+ *                floor((k + floor(r/2)) / m). With m = 1, in steady state, as in the paper:
  *                s_f = floor(r/2) + h, s_b = floor(r/2).
  *   pipeoptim    forward only: the version that its own gradient will be applied to, floor(k/m).
- *                With m = 1: s = h (D.6; SpecTrain's version 2 has the same s).
- *   xpipe        D.5 as printed, with N = D and k = r; the first micro-batch of a step predicts.
- *   2bw-predict  both passes: the version that the gradient will be applied to, one step on.
+ *                With m = 1: s = h (so has version 2 of SpecTrain).
+ *   xpipe        the formula of the paper with N = D and k = r; the first micro-batch of a step predicts.
+ *   2bw-predict  both passes: the version that the gradient will be applied to, one step ahead.
  *
- * `reach` multiplies s: the next direction is the last one only in part (noise, turns), and where
- * successive directions have correlation c, the nearest point on their line is c steps away.
+ * `reach` multiplies s. Successive directions agree only in part: with correlation c, the best
+ * prediction along the last direction is c steps ahead.
  *
- * When all stages step together (a verdict over all of them comes first), no stage steps before the
- * top has its gradients. Then the version that micro-batch k's gradient is applied to, floor(k/m),
- * is also the last that can be there when it is back at the top, and spectrain aims at that.
+ * With a global step (one decision for all stages) no stage steps before the top has its gradients.
+ * Then floor(k/m), the version that micro-batch k's gradient is applied to, is also the newest one
+ * when k returns to the top, and spectrain predicts that one.
  */
 #include "optim/policy.h"
 
@@ -70,7 +70,7 @@ static const struct sl_hyper predict_hyper[] = {
 const struct sl_policy sl_optim_policy_spectrain = {
     .name = "spectrain",
     .brief = "forward and backward on the predicted weights of the end of the round trip",
-    .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1 (B.3, B.9)",
+    .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1",
     .rules = "newest",
     .why = WHY_STASH,
     .hyper = predict_hyper,
@@ -81,7 +81,7 @@ const struct sl_policy sl_optim_policy_spectrain = {
 const struct sl_policy sl_optim_policy_xpipe = {
     .name = "xpipe",
     .brief = "the first micro-batch of a step predicts for all of them (XPipe)",
-    .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T) (D.5)",
+    .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T)",
     .rules = "newest",
     .why = WHY_STASH,
     .hyper = predict_hyper,
@@ -93,7 +93,7 @@ const struct sl_policy sl_optim_policy_xpipe = {
 const struct sl_policy sl_optim_policy_pipeoptim = {
     .name = "pipeoptim",
     .brief = "forward on the predicted weights of its own backward (PipeOptim)",
-    .note = "s_f = h at m = 1, backward on the true weights (D.6)",
+    .note = "s_f = h at m = 1, backward on the true weights",
     .rules = "newest",
     .why = WHY_STASH,
     .hyper = predict_hyper,
@@ -104,7 +104,7 @@ const struct sl_policy sl_optim_policy_pipeoptim = {
 const struct sl_policy sl_optim_policy_2bw_predict = {
     .name = "2bw-predict",
     .brief = "2bw on weights predicted one step ahead, the same on every stage",
-    .note = "W^(t+1) = W(t) - lr*Delta(t) wherever 2bw reads W(t) (E.2); s = 1",
+    .note = "W^(t+1) = W(t) - lr*Delta(t) wherever 2bw reads W(t); s = 1",
     .rules = "twobw",
     .why = "s = 1 everywhere is right only where the delay is one step everywhere; use '2bw', or "
            "policy 'spectrain' or 'pipeoptim'",

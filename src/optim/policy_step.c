@@ -1,15 +1,15 @@
-/* Policies that change steps: learning rate, momentum, corrections (papers.md D.7, D.8, E.1).
+/* Policies that change steps: learning rate, momentum, corrections.
+ * Sources: Yang et al. 2021 (PipeMare); Ajanthan et al. 2025 (asynchronous Nesterov).
  *
  *   pipemare        T1: lr_i = lr / max(tau_i, 1)^p, p = 1 - min((t-1)/K, 1)
  *                   T2: the backward reads u = w - tau_i*velocity, with
  *                   velocity <- gamma_i*velocity + (1-gamma_i)*(w_new - w_old),
- *                   gamma_i = D^(1/tau_i).   tau_i = (2h+1)/m as printed; `exact=1`: h/m, the delay
- *                   that 1F1B really has. A tau below 1 does not raise the rate.
+ *                   gamma_i = D^(1/tau_i).   tau_i = (2h+1)/m as in the paper; `exact=1`: h/m, the
+ *                   delay of 1F1B. A tau below 1 does not raise the rate.
  *   lr-rescale      lr_i = lr / (1 + delay_i)^power
  *   nesterov-async  momentum 0.99 on all stages, or, `graded=1`, beta + h*(0.99-beta)/depth
- *   error-feedback  the step t-1 was made with the direction Delta(t-1) of a gradient that was one
- *                   step old; Delta(t) is the direction that it should have had. So step t first
- *                   takes the one back and puts the other in its place, at the rate of step t-1:
+ *   error-feedback  step t-1 used the direction Delta(t-1) of a gradient that was one step old;
+ *                   Delta(t) is the correct one. So step t replaces it at the rate of step t-1:
  *                   w <- w + lr(t-1)*Delta(t-1);  w <- step t;  w <- w - lr(t-1)*Delta(t)
  *                   which is w - lr*(2*Delta(t) - Delta(t-1)) while lr is steady.
  */
@@ -52,7 +52,7 @@ static double mare_decay(const struct sl_policy_use *use, const struct sl_policy
 const struct sl_policy sl_optim_policy_pipemare = {
     .name = "pipemare",
     .brief = "smaller steps while young, backward on weights moved back to those of the forward",
-    .note = "T1 lr/tau^p, T2 u = w - tau*velocity, tau = (2h+1)/m (D.7)",
+    .note = "T1 lr/tau^p, T2 u = w - tau*velocity, tau = (2h+1)/m",
     .rules = "newest",
     .why = "its correction replaces stashed versions; use 'async' or 'paci'",
     .hyper = pipemare_hyper,
@@ -101,7 +101,7 @@ static void nesterov(const struct sl_policy_use *use, const struct sl_policy_at 
 const struct sl_policy sl_optim_policy_nesterov_async = {
     .name = "nesterov-async",
     .brief = "Nesterov's look-ahead with a momentum of 0.99 makes up for the delay",
-    .note = "torch.optim.NAdam with beta1 = 0.99 and decoupled decay on stashed weights (D.8)",
+    .note = "torch.optim.NAdam with beta1 = 0.99 and decoupled decay on stashed weights",
     .rules = "stash vsync newest twobw",
     .why = "",
     .needs_nesterov = true,
@@ -115,7 +115,7 @@ const struct sl_policy sl_optim_policy_nesterov_async = {
 const struct sl_policy sl_optim_policy_error_feedback = {
     .name = "error-feedback",
     .brief = "a step also puts right what the step before did with an old gradient",
-    .note = "w -= lr*(2*Delta(t) - Delta(t-1)) at a steady rate (E.1, our reading)",
+    .note = "w -= lr*(2*Delta(t) - Delta(t-1)) at a steady rate (our reading)",
     .rules = "twobw",
     .why = "it knows the error of exactly one step of delay; use '2bw'",
     .kept = SL_KEPT_ALWAYS,

@@ -1,7 +1,7 @@
 /* The arithmetic of every elementwise optimizer, one element at a time: this header defines the
  * bits.
  *
- * Rules of the rules: float operations in the order written, each rounded on its own. Compile with
+ * All rules: float operations in the order written, each rounded on its own. Compile with
  * -ffp-contract=off (gcc also fuses intrinsics otherwise; note that the avx2 and avx512 files of
  * device/cpu are built with contraction on), nvcc with -fmad=false -prec-sqrt=true -prec-div=true.
  * No branch depends on data but lion's sign. Each returns Delta and leaves w - lr*Delta in *w.

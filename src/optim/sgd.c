@@ -2,7 +2,7 @@
  *
  * Two conventions of momentum are in use:
  *   ema=0  v = beta*v + g              torch; a steady gradient g moves w by lr*g/(1-beta) per step
- *   ema=1  v = beta*v + (1-beta)*g     SpecTrain (papers.md B.3), FairScale; moves w by lr*g
+ *   ema=1  v = beta*v + (1-beta)*g     SpecTrain (Chen et al. 2018), FairScale; moves w by lr*g
  * With ema=1 the buffer starts at zero; torch's `dampening` instead takes the first gradient whole.
  */
 #include "optim/common.h"

@@ -1,4 +1,4 @@
-/* "name:key=value,key=value": how optimizers and learning-rate schedules are written down. */
+/* "name:key=value,key=value": the text of optimizers, policies and learning-rate schedules. */
 #ifndef SL_OPTIM_SPEC_H
 #define SL_OPTIM_SPEC_H
 
@@ -25,7 +25,7 @@ int sl_optim_hyper_find(const struct sl_hyper *table, struct sl_str name);
 /* The part before ':' and the part behind it ("" when there is none). */
 void sl_optim_spec_split(const char *text, struct sl_str *name, const char **rest);
 
-/* Fill values[] with the defaults and what `rest` says. `what` begins every message: "optimizer
+/* Fill values[] with the defaults and the values in `rest`. `what` begins every message: "optimizer
  * 'adamw'". Unknown keys name the nearest one, values outside their range name the range. `given`
  * (may be NULL) gets bit i for each key that was written. */
 SL_MUST_CHECK sl_err sl_optim_spec_values(const char *what, const struct sl_hyper *table,

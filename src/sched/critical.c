@@ -1,9 +1,8 @@
 /* The critical path of a timeline, found by walking back from the end.
  *
- *     what did this start wait for?  The latest of
- *       an action:    the action before it on its worker; its messages; a buffer it fills, whose
- *                     transfer had to leave first; for REDUCE whoever came last; for STEP, where
- *                     all step together, the part that was given last
+ * The start of a moment is determined by the latest of
+ *       an action:    the previous action of its worker; its messages; the transfer that frees its
+ *                     buffer; for REDUCE the last member; for STEP with global_step the last part
  *       a transfer:   the action before its SEND; the action before its RECV; the wire
  */
 #include "base/vec.h"
@@ -70,7 +69,7 @@ static void offer_inputs(struct walk *w, const struct sl_action *a) {
     }
 }
 
-/* A SEND before it on this lane that had to leave: its buffer was needed, or it blocks. */
+/* An earlier SEND of this lane that had to finish: its buffer was needed, or it blocks. */
 static void offer_sends(struct walk *w, struct sl_moment m) {
     enum { LOOK = 4096 };
     const struct sl_lane *lane = &w->timeline->lanes[m.lane];
@@ -79,7 +78,7 @@ static void offer_sends(struct walk *w, struct sl_moment m) {
             offer(w, (struct sl_moment){m.lane, i}, w->limit_ns);
 }
 
-/* SENDs just before it that waited for their receives: what came before those. */
+/* SENDs just before it that waited for their receives: the actions before those. */
 static void offer_posts(struct walk *w, struct sl_moment m, int depth) {
     const struct sl_lane *lane = &w->timeline->lanes[m.lane];
     for (int64_t i = m.span - 1; i >= 0 && is_message(&lane->at[i]); i--) {
@@ -114,9 +113,9 @@ static void offer_group(struct walk *w, const struct sl_action *a) {
             }
 }
 
-/* Stepping together: a step waits for the parts of all its groups, a word on the verdict for those
- * of its ties. A timeline does not say how long parts are on their way, so the one that was given
- * last is taken for the one that was waited for; the way is its time. */
+/* global_step: STEP waits for the parts of all its groups, a part of the decision for those of its
+ * ties. A timeline has no transfer times of parts. So the last part counts as the cause, and the
+ * time from it to the step as its transfer. */
 static void offer_parts(struct walk *w, const struct sl_action *a) {
     const struct sl_timeline *t = w->timeline;
     const struct sl_plan *plan = t->sched->plan;
@@ -144,7 +143,7 @@ static int by_end(const void *a, const void *b, const struct walk *w) {
     return x->span < y->span ? -1 : x->span > y->span;
 }
 
-/* Heap sort: no allocation, and the order needs the walk. */
+/* Heap sort: needs no memory. */
 static void sift(const struct walk *w, struct sl_moment *at, int64_t i, int64_t count) {
     struct sl_moment item = at[i];
     for (int64_t child; (child = 2 * i + 1) < count; i = child) {
@@ -210,7 +209,7 @@ static bool waits_for_parts(const struct walk *w, const struct sl_action *a) {
     return sched->global_step && (verdict || a->kind == SL_STEP);
 }
 
-/* What the start of `m` waited for. */
+/* The cause of the start of `m`. */
 static bool step_back(struct walk *w, struct sl_moment m) {
     const struct sl_span *span = span_at(w, m);
     struct sl_moment send, recv;
@@ -281,7 +280,7 @@ void sl_sched_timeline_critical(struct sl_arena *arena, const struct sl_timeline
             sl_sched_matches_find(w.matches, &span->action, &send, &recv))
             end = span_at(&w, recv)->end_ns;
         if (span->action.kind == SL_REDUCE && timeline->sched->global_step)
-            end = until; /* the way of a part */
+            end = until; /* transfer of a part */
         add_time(out, span, (end < until ? end : until) - span->start_ns);
         until = span->start_ns;
         SL_PUSH(&w.path, at);

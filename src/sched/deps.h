@@ -1,5 +1,5 @@
-/* The one rule of what an action needs. Generators, lowering, verifier, simulator and runtime call
- * it; nobody states it a second time.
+/* The dependency rule: which actions an action needs. Generators, lowering, verifier, simulator and
+ * runtime call it; it is stated nowhere else.
  *
  *     F(i,a)          F(h,x) for every edge h->i and every x that shares samples with a
  *     RECOMPUTE(i,a)  F(i,a)
@@ -29,8 +29,8 @@ struct sl_micro_range {
 struct sl_micro_range sl_sched_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
                                             int other);
 
-/* The seat that runs a micro-batch of a stage: micro-batch j of an iteration on replica j mod
- * width. And its place among the micro-batches of that seat, counted over the whole run. */
+/* The seat that runs a micro-batch of a stage: replica j mod width for micro-batch j of an iteration.
+ * And its index among the micro-batches of that seat over the whole run. */
 int sl_sched_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
 int32_t sl_sched_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
 /* Micro-batches of an iteration (of `micros` of the stage) that fall on a replica. */
@@ -44,17 +44,17 @@ struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
                                               const struct sl_action *pass);
 struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stage);
 
-/* Does this edge matter to anybody on the stage's own worker? Pools by edge end. */
+/* Does this edge need message buffers on the stage's worker? Pools by edge end. */
 int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,
                           bool send);
 int sl_sched_pool_count(const struct sl_stage *stage);
 
-/* The same schedule with at most one repetition: what proofs are about. Lists are shared; the
- * epilogue's actions are at repetition flat.reps. */
+/* The same schedule with at most one repetition, for proofs. Lists are shared; the epilogue's actions
+ * are at repetition flat.reps. */
 struct sl_sched sl_sched_flat(const struct sl_sched *sched);
 
-/* The same with fewer repetitions, at least those that the verifier plays: proved with it, because
- * everything recurs at their borders. */
+/* The same with fewer repetitions, at least as many as the verifier plays. Verified with it, because
+ * the state recurs at their borders. */
 enum { SL_PLAYED_REPS = 2 };
 struct sl_sched sl_sched_shorten(const struct sl_sched *sched, int32_t reps);
 

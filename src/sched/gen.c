@@ -47,7 +47,7 @@ void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t
 static int head(void *ctx, int seat, struct sl_offer out[4]) {
     const struct sl_gen *gen = ctx;
     const struct sl_passes *seq = &gen->seats[seat];
-    int64_t taken = seq->vec.room; /* the play borrows `room` as a cursor */
+    int64_t taken = seq->vec.room; /* the simulation uses `room` as a cursor */
     if (taken >= seq->vec.count)
         return 0;
     out[0].pass = seq->vec.at[taken];
@@ -90,7 +90,7 @@ sl_err sl_sched_gen_merge(struct sl_gen *gen) {
             struct sl_passes *from = &gen->seats[gen->plan->worker_seats[i][0]];
             struct sl_passes *to = &gen->workers[i];
             struct sl_passes was = *to;
-            *to = *from; /* hand over: no copy of millions of passes */
+            *to = *from; /* move, not copy: there may be millions */
             *from = was;
             from->vec.count = 0;
         }

@@ -1,4 +1,4 @@
-/* What generators share: where passes go, in-flight windows, and a list scheduler.
+/* Shared parts of the generators: lists of passes, in-flight windows, and a list scheduler.
  *
  * A synchronous row makes one iteration at a time (`micros[stage]` micro-batches, numbered from 0);
  * sl_sched_generate repeats it. An asynchronous row is one stream over all iterations (gen_stream).
@@ -20,11 +20,11 @@ struct sl_gen {
     const struct sl_sched_opts *opts;
     const struct sl_schedule *row;
     struct sl_sched *sched; /* flat: at most one repetition */
-    int64_t iters;          /* asked for */
-    const int32_t *micros;  /* [stage] of the iteration in the making */
-    const int64_t *samples; /* [stage] in flight, by the rule of papers.md C.4 */
+    int64_t iters;          /* of the run */
+    const int32_t *micros;  /* [stage] of the current iteration */
+    const int64_t *samples; /* [stage] in flight, see sl_sched_gen_inflight */
     const int64_t (*dur_ns)[SL_KIND_COUNT];
-    struct sl_passes *workers; /* [worker] where passes go now */
+    struct sl_passes *workers; /* [worker] output lists */
     struct sl_passes *seats;   /* [seat] sequences before merging */
 };
 
@@ -33,23 +33,23 @@ void sl_sched_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, in
 /* In-flight samples of every stage for kFkB: from the sinks up,
  *     f(sink) = k w b,   f(i) = max over edges i->j of roundup to b_i of
  *     f(j) + max(b_j, k b_i + max(0, b_i - k b_j)) + (w_i - 1) k b_i
- * which is papers.md C.4 with w_i replicas that each hold k micro-batches more. `slack` adds as
- * many micro-batches per edge: what waits between two stages hides transfers and uneven passes. */
+ * This is Jeon et al. 2025 (GraphPipe), Algorithm 2, plus k micro-batches per extra replica. `slack`
+ * adds micro-batches per edge; they hide transfers and uneven passes. */
 void sl_sched_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out);
 
 /* kFkB order on a seat: backwards of micro-batch a follow forwards up to window-1 + a/k*k. */
 void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split);
 
-/* Merge gen->seats into gen->workers. Workers with one seat copy; with several, a greedy play with
- * the durations decides (backward first), so that the order is one that can happen. */
+/* Merge gen->seats into gen->workers. For workers with several seats a greedy simulation with the
+ * durations decides (backward first), so that the order is feasible. */
 sl_err sl_sched_gen_merge(struct sl_gen *gen);
-/* The play alone, for any number of seats per worker; also gives the makespan. */
+/* The simulation alone, for any number of seats per worker; also returns the makespan. */
 sl_err sl_sched_gen_play_seats(struct sl_gen *gen, int64_t *end_ns);
 /* The sequences of zb-h1 (scale 1) and zb-h2 (scale 2) into gen->seats. */
 void sl_sched_gen_zb_sequences(struct sl_gen *gen, int scale);
 
-/* A greedy play. For each seat `candidates` offers up to 4 passes that may run next as far as the
- * seat is concerned, most urgent first; the engine takes the most urgent that has its inputs. */
+/* A greedy list scheduler. `candidates` offers up to 4 passes that a seat may run next, most urgent
+ * first; the scheduler starts the most urgent one whose inputs are ready. */
 struct sl_offer {
     struct sl_action pass;
     int urgency; /* smaller is more urgent */
@@ -66,7 +66,7 @@ sl_err sl_sched_gen_play(struct sl_play *play);
 /* Asynchronous stream (gen_stream.c): fills the segments of gen->sched. */
 sl_err sl_sched_gen_stream(struct sl_gen *gen);
 
-/* Domain tests that several rows share; `who` is the row's name. */
+/* Domain checks that several rows share. */
 sl_err sl_sched_gen_check_equal(const struct sl_gen *gen);  /* one micro-batch size */
 sl_err sl_sched_gen_check_single(const struct sl_gen *gen); /* one stage per worker */
 sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout);

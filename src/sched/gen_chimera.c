@@ -1,17 +1,16 @@
-/* Chimera: two pipelines cross on the same workers (papers.md D.12).
+/* Chimera: two pipelines cross on the same workers (Li and Hoefler 2021, sec. 3).
  *
  *     worker 0:  stage 0 of the even micro-batches, stage p-1 of the odd ones
- *     worker p-1: the other way round
+ *     worker p-1:  stage p-1 of the even micro-batches, stage 0 of the odd ones
  *
  * Each stage has two replicas (a second copy of the weights) that reduce their gradients.
  *
- * The paper makes a unit of p micro-batches, p/2 in each direction, and joins units so that the
- * forwards of the next fill the gaps that the backwards of the last leave. A greedy play with the
- * durations gives the same without units and for any m: forwards first, the deepest first, and each
- * replica of stage s at most p - s micro-batches ahead of its backwards, so that a worker has never
- * more than p + 1 in flight. Forwards must come first: they are the shorter passes, the windows
- * stop them in time, and whatever a backward puts off here keeps all workers further down from
- * theirs. With backwards first the two directions fall out of step, and every unit adds a gap.
+ * The paper schedules units of p micro-batches, p/2 in each direction, and overlaps them: forwards
+ * of the next unit fill the gaps of the last one's backwards. A greedy simulation with the durations
+ * gives the same order for any m: forwards first, the deepest first. Each replica of stage s runs at
+ * most p - s forwards ahead, so that a worker has at most p + 1 micro-batches in flight. Forwards
+ * come first because they are shorter and the windows limit them; a delayed forward delays all
+ * later workers. With backwards first the directions get out of phase, and every unit adds a gap.
  *
  * Bubble with B >= F: (p-2) B for m = p and for even m >= 2p; tests/unit/sim/test_exact.c has the
  * rest. Never more than that of 1f1b.

@@ -1,4 +1,5 @@
-/* Interleaved 1F1B (Megatron, papers.md D.9): v stages per worker, stage c*p + r on worker r.
+/* Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM, sec. 2.2): v stages per
+ * worker, stage c*p + r on worker r.
  *
  * Virtual micro-batch x of a worker is micro-batch (x / pv) p + x mod p of chunk (x mod pv) / p;
  * the backward takes chunks from the last. Worker r runs 2(p-r-1) + (v-1)p forwards, then
@@ -47,7 +48,7 @@ static sl_err iteration(struct sl_gen *gen) {
     return SL_OK;
 }
 
-/* Of the first `count` virtual micro-batches of a worker, those of the chunk at place c. */
+/* Number of micro-batches of chunk c among the first `count` virtual micro-batches of a worker. */
 static int64_t of_chunk(int64_t count, int64_t p, int64_t v, int64_t c) {
     int64_t rest = count % (p * v) - c * p;
     return count / (p * v) * p + (rest < 0 ? 0 : rest < p ? rest : p);

@@ -1,9 +1,9 @@
-/* The list scheduler: plays passes on workers in time and writes down the order that came out.
+/* The list scheduler: simulates passes on workers and records their order.
  *
- *     events   when a pass ends, its worker and the workers of its readers look again
- *     a look   the most urgent offered pass whose inputs have ended by now starts
+ *     event    a pass ends: its worker and the workers of its readers look for a pass
+ *     look     start the most urgent offered pass whose inputs have ended
  *
- * Because the order is one that happened, it cannot deadlock. */
+ * The order was executed in the simulation, so it cannot deadlock. */
 #include "sched/gen.h"
 
 struct event {
@@ -18,7 +18,7 @@ struct play {
     int64_t **end[2];     /* [0: F, 1: B or I][stage][micro] end time, INT64_MAX = not yet */
     int64_t *free_at;     /* [worker] */
     SL_VEC(struct event) heap;
-    SL_VEC(int) looks; /* workers to look at now */
+    SL_VEC(int) looks; /* workers to visit now */
     bool *looking;
 };
 
@@ -54,7 +54,7 @@ static struct event pop(struct play *p) {
     return top;
 }
 
-/* Latest end over what an edge brings to `micro` of `stage`. */
+/* Latest end of the passes that feed `micro` of `stage` over an edge. */
 static int64_t edge_ready(const struct play *p, int stage, int32_t micro, int other, bool grad) {
     struct sl_micro_range range = sl_sched_deps_overlap(&p->view, stage, micro, other);
     int64_t ready = 0;
@@ -81,7 +81,7 @@ static int64_t ready_at(const struct play *p, const struct sl_action *pass) {
     return ready;
 }
 
-/* Wake the workers that read what this pass makes. */
+/* Wake the workers that read the output of this pass. */
 static void wake_readers(struct play *p, const struct sl_action *pass, int64_t time) {
     const struct sl_stage *stage = &p->plan->stages[pass->stage];
     bool forward = pass->kind == SL_FORWARD;

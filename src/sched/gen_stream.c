@@ -8,18 +8,17 @@
  * backwards (key 2(bm-1) + f-1); the period is one iteration long.
  *
  * Windows: height + 1 (plus one per extra replica downstream); 2bw caps them at m+1, because the
- * version it reads must exist (papers.md A.2). The rows differ in the version rule:
+ * version it reads must exist (Narayanan et al. 2021, PipeDream-2BW, sec. 3.1). The rows differ in the version rule:
  *     2bw   iteration t reads version max(t-1, 0)          2 versions, delay 1
  *     stash the newest in F, the same in B                 1 + ceil((f-1)/m) versions
  *     vsync what was newest at the entry                   1 + ceil((f_max-1)/m) versions
  *     async, paci  the newest in F, the newest in B        1 version
  *
- * async and paci are one program under two names. PACI keeps one copy and steps every a backwards,
- * so that the weights of a micro-batch's F and B are at most ceil((f-1)/a) versions apart; here
- * every row steps once per iteration, after m backwards, so a = m and the bound is the row's claim
- * of delay. What differs is what one does with m: async is asked for with any (m = 1 is the
- * unprotected PipeDream), paci with m large enough to keep the bound low. Corrections belong to the
- * staleness policies.
+ * async and paci generate the same schedule. PACI keeps one copy of the weights and steps every a
+ * backwards, so that F and B of a micro-batch are at most ceil((f-1)/a) versions apart. Here every
+ * row steps after m backwards, so a = m, and the bound is the row's claim of delay. They differ in
+ * use: async with any m (m = 1: PipeDream without stashing), paci with an m that keeps the bound
+ * low. Staleness policies do corrections.
  */
 #include "sched/gen.h"
 
@@ -32,8 +31,8 @@ static int64_t capped_window(const struct sl_gen *gen, int stage) {
     return window < cap ? window : cap;
 }
 
-/* The entry (first stage of full height) fixes the version, so that nobody may be behind it: its
- * window is the widest, and wider by what its own replicas may step early. */
+/* The entry (first stage of full height) fixes the version, so no stage may be behind it: its
+ * window is the largest, plus the number of steps that its replicas may be early. */
 static int64_t vsync_window(const struct sl_gen *gen, int stage) {
     int64_t max = window_of(gen, stage);
     int entry = 0;

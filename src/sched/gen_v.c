@@ -1,18 +1,18 @@
 /* V-shaped rows: 2p stages folded over p workers, stages r and 2p-1-r on worker r.
  *
- *     worker 0:  0 .     . 7        zb-v        (Zero Bubble, papers.md D.10)
- *     worker 1:    1 . . 6          dualpipe-v  (DeepSeek's DualPipe cut in half, D.11)
+ *     worker 0:  0 .     . 7        zb-v        (Qi et al. 2024, Zero Bubble)
+ *     worker 1:    1 . . 6          dualpipe-v  (DeepSeek-AI 2024, DualPipe, cut in half)
  *     worker 2:     2   5
  *     worker 3:      3 4
  */
 #include "sched/gen.h"
 
-struct side { /* one worker in the making */
+struct side { /* the list of one worker */
     struct sl_gen *gen;
     int worker;
-    int stage[2];             /* near and far end of the V */
+    int stage[2];             /* first and second half of the V */
     int32_t f[2], b[2], w[2]; /* next micro-batch of each kind */
-    SL_VEC(int) waiting;      /* sides whose W is put off, oldest first */
+    SL_VEC(int) waiting;      /* halves with a deferred W, oldest first */
     int64_t waiting_at;
 };
 
@@ -22,7 +22,7 @@ static struct side side_of(struct sl_gen *gen, int worker) {
 }
 
 static void put(struct side *s, enum sl_kind kind, int c, int32_t micro) {
-    if (micro < s->gen->micros[0]) /* zb-v thinks in 2p-1 micro-batches or more */
+    if (micro < s->gen->micros[0]) /* zb-v counts at least 2p-1 micro-batches */
         sl_sched_gen_put(&s->gen->workers[s->worker], kind, s->stage[c], micro);
 }
 

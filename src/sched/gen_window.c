@@ -3,7 +3,7 @@
  *     gpipe   F0 F1 F2 F3 B0 B1 B2 B3      window = all
  *     1f1b    F0 F1 B0 F2 B1 F3 B2 B3      window = height + 1
  *     kfkb    F0 F1 F2 F3 B0 B1 F4 F5 ...  groups of k
- *     graph   kfkb with a micro-batch size per stage (GraphPipe; papers.md C.4)
+ *     graph   kfkb with a micro-batch size per stage (Jeon et al. 2025, GraphPipe)
  *     forward F0 F1 F2 F3                  evaluation: nothing comes back
  */
 #include "sched/gen.h"

@@ -1,7 +1,7 @@
 /* Zero-bubble H1 and H2: backward is split, and W runs late enough to fill the drain.
  *
- * Group x on a stage of height h, where H is the largest height (papers.md D.10; h = p-1-r on a
- * chain, and the same heights carry it over to graphs):
+ * Group x on a stage of height h, where H is the largest height (Qi et al. 2024, Zero Bubble, sec.
+ * 2; h = p-1-r on a chain, and heights extend the rule to graphs):
  *     H1: F x, I x-h,  W x-H          H2: F x, I x-2h, W x-2H
  * Entries outside [0, m) are skipped, which makes warm-up and cool-down.
  */

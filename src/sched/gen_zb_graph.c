@@ -1,14 +1,16 @@
 /* Zero bubble on a graph of stages: W fills the gaps that joins create.
  *
- *     src ─ a ─ b ─ sink      c waits for the long branch in its warm-up and in its drain; its W
- *        └─ c ──────┘         passes go there instead of behind every I
+ *     src ─ a ─ b ─ sink      c waits for the long branch during warm-up and drain; its W
+ *        └─ c ──────┘         passes run there instead of after every I
  *
- * Greedy plays with the given durations. A free worker takes an I that has its gradients; an F that
- * has its inputs, if fewer than f_i micro-batches are between F and I (the in-flight rule of
- * papers.md C.4) and fewer than f_max between F and W; a waiting W when there is neither. So memory
- * is that of zb-h1: f_i stashes, and f_max of stashed and kept together. Played with I before F,
- * with F before I, and in the order of zb-h1 by heights; the shortest is kept. docs/design has the
- * page.
+ * Greedy simulations with the given durations. A free worker runs, in this order:
+ *     an I whose gradients have arrived;
+ *     an F whose inputs have arrived, if fewer than f_i micro-batches are between F and I (Jeon et
+ *     al. 2025, GraphPipe, Algorithm 2) and fewer than f_max between F and W;
+ *     a waiting W.
+ * So memory is that of zb-h1: f_i stashes, and f_max stashed and kept in all. Three orders are
+ * simulated: I before F, F before I, and that of zb-h1. The shortest one is used.
+ * docs/design/0005-zb-graph.md has the details.
  */
 #include "sched/gen.h"
 

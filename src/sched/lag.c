@@ -1,4 +1,4 @@
-/* What workers know of steps while they begin the next iterations, by one walk over their lists. */
+/* Counts pending steps by one walk over the lists of the workers. */
 #include "sched/lag.h"
 
 #include "sched/deps.h"

@@ -3,12 +3,11 @@
  *     worker A   ... x  [RECV*] [SEND x ->B] ...         after a pass: first post what is due,
  *     worker B   ... [RECV x] [SEND*]  z  ...  y         then send
  *
- * Let z be the last pass of B that has ended by the time x ends in the reference play. RECV x is
- * posted one pass before that, in front of z. So a send finds its receive posted, opposite
- * transfers in the same gap are posted on both sides before either is sent, and while B is busy
- * with z the next message is already on its way: the play knows no links, and behind z would be too
- * late where they take time. The price is one more buffer at most; a worker without room for it in
- * its memory limit posts behind z.
+ * Let z be the last pass of B that ends before x ends in the reference simulation. RECV x is posted
+ * in front of z. So a send finds its receive posted, opposite transfers in the same gap are posted
+ * on both sides before either is sent, and the message travels while B runs z. The simulation has
+ * no transfer times; posting behind z would be too late on a real link. This costs at most one more
+ * buffer; a worker without memory for it posts behind z.
  */
 #include "sched/lower.h"
 

@@ -1,7 +1,7 @@
 /* Lowering: passes become a program. Private to sched/lower*.c.
  *
  *     passes --expand--> + RECOMPUTE REDUCE STEP, versions      (lower_expand.c)
- *            --time----> a reference play, segment by segment   (lower_time.c)
+ *            --time----> a reference simulation, by segment   (lower_time.c)
  *            --message-> + RECV and SEND                        (lower.c)
  *            --slots---> buffer and version slots               (lower_slots.c)
  *
@@ -15,7 +15,7 @@
 
 struct sl_items {
     SL_VEC(struct sl_action) vec;
-    int64_t *ends; /* [timed items] end in the reference play */
+    int64_t *ends; /* [timed items] end in the reference simulation */
     int64_t timed; /* passes and RECOMPUTE */
 };
 
@@ -31,7 +31,7 @@ struct sl_low {
 
 static inline bool sl_is_timed(const struct sl_action *a) { return a->kind <= SL_RECOMPUTE; }
 
-/* lower_policy.c: what a seat has predicted, by direction; and its bellwethers. */
+/* lower_policy.c: predictions and bellwethers of a seat, by direction of the pass. */
 struct sl_foresight {
     struct {
         int32_t version, ahead; /* ahead 0: nothing */
@@ -40,14 +40,14 @@ struct sl_foresight {
         int32_t iter, version;
     } bell[2];
 };
-/* The version that a pass reads when the policy's bellwether says so; else `version`. */
+/* The version of the policy's bellwether, or `version` if the policy has none. */
 int32_t sl_sched_lower_bell(const struct sl_low *low, struct sl_foresight *seat,
                             const struct sl_action *pass, int32_t newest, int32_t version);
 /* Sets pass->ahead; puts the PREDICT that the pass needs before it. */
 sl_err sl_sched_lower_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
                               struct sl_action *pass);
-/* 2bw predicts as soon as a version is there, because its direction is gone with the next one. In a
- * period the reader may be in another repetition. */
+/* 2bw predicts right after a step, because the next step overwrites the direction. The reader may be
+ * in another repetition of the period. */
 sl_err sl_sched_lower_foresee_step(struct sl_low *low, struct sl_items *items, int segment,
                                    int stage, int32_t version);
 
@@ -59,14 +59,13 @@ sl_err sl_sched_lower_slots(struct sl_low *low);
 /* Number of groups of a stage that need REDUCE; the i-th of them. */
 int sl_sched_group_of(const struct sl_plan *plan, int stage, int i);
 
-/* One action for people: "F s1 3". */
+/* Text of an action: "F s1 3". */
 enum { SL_ACTION_TEXT = 96 };
 const char *sl_sched_action_text(const struct sl_sched *sched, const struct sl_action *action,
                                  char out[SL_ACTION_TEXT]);
 
-/* Who waits for whom, for people. `on[w]` is the worker that w waits for, or -1 (w has finished);
- * `why` tells what w waits for. Returns SL_ERR_REFUSED with the shortest cycle, or the chain to a
- * finished worker. */
+/* Report a deadlock. `on[w]` is the worker that w waits for, or -1 (w has finished); `why` is the
+ * reason. Returns SL_ERR_REFUSED with the shortest cycle, or the chain to a finished worker. */
 struct sl_wait {
     int on;
     struct sl_action at; /* the action it stands at */

@@ -3,8 +3,8 @@
  *
  * A worker with one seat, or with seats in no group, steps a seat as soon as its gradient is
  * complete. A worker with several seats of which one is in a group waits for all of its seats, then
- * reduces in ascending order of groups: everybody in the same order, so that reductions cannot
- * block each other.
+ * reduces in ascending order of groups. All workers use this order, so that reductions cannot
+ * deadlock.
  */
 #include "sched/lower.h"
 
@@ -13,7 +13,7 @@ struct seat_state {
     int32_t grads;   /* gradients of the current iteration so far */
     int32_t waiting; /* iterations complete but not stepped (several seats in groups) */
     struct sl_foresight foresight;
-    /* stepping together: */
+    /* global_step: */
     int32_t complete;     /* iterations whose gradient is complete; steps .. complete are due */
     int64_t passes, *due; /* [version] passes after which it is made */
 };
@@ -24,7 +24,7 @@ struct expand {
     int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
     int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
     int entry;             /* VSYNC: stage that fixes the version */
-    int segment;           /* in the making */
+    int segment;           /* current */
 };
 
 int sl_sched_group_of(const struct sl_plan *plan, int stage, int i) {
@@ -92,7 +92,7 @@ static bool has_groups(const struct sl_plan *plan, int worker) {
     return false;
 }
 
-/* Has every seat of the worker its gradient of the next step complete? */
+/* Is the gradient of the next step complete on every seat of the worker? */
 static bool all_complete(const struct expand *e, int worker) {
     const struct sl_plan *plan = e->low->plan;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
@@ -105,7 +105,7 @@ static bool all_complete(const struct expand *e, int worker) {
     return true;
 }
 
-/* The parts of a complete gradient at once, the step later. */
+/* Contribute the parts of a complete gradient now; the step comes later. */
 static void complete_gradient(struct expand *e, struct sl_items *items, int seat) {
     const struct sl_plan *plan = e->low->plan;
     struct seat_state *s = &e->seats[seat];

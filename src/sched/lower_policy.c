@@ -3,8 +3,8 @@
  *     newest    PREDICT v s0  F  B  STEP  PREDICT v+1 s0  F  B ...     when (v, s) is new
  *     twobw     STEP v  PREDICT v                                      once per version
  *
- * A prediction needs the direction of the version it starts from, and the optimizer only knows that
- * of the newest. Under rule `newest` there is a slot for each direction of pass; under `twobw` two
+ * A prediction needs the direction of the version it starts from; the optimizer has only that of
+ * the newest. Under rule `newest` there is a slot for each direction of pass; under `twobw` two
  * for the two versions that are read in turn, and the true weights need one slot only.
  */
 #include "sched/lower.h"

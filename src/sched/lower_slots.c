@@ -25,7 +25,7 @@ struct slots {
     int64_t position;
 };
 
-/* --- what the passes must be like before anything is added --- */
+/* --- checks of the passes --- */
 
 static sl_err fail_pass(const struct sl_sched *flat, int worker, const struct sl_action *a,
                         const char *why) {
@@ -87,7 +87,7 @@ sl_err sl_sched_lower_check(const struct sl_sched *flat) {
     for (int i = 0; i < SL_SEGMENT_COUNT; i++)
         for (int w = 0; w < plan->worker_count; w++)
             passes += flat->lists[i][w].count;
-    if (passes < want) { /* before memory is taken for what a file only promises */
+    if (passes < want) { /* check before allocating for announced numbers */
         sl_arena_free(&arena);
         return sl_fail(SL_ERR_REFUSED, "%lld passes are listed, %lld or more are needed",
                        (long long)passes, (long long)want);
@@ -123,7 +123,7 @@ static void release(struct span *span, int64_t ordinal) {
         span->low++;
 }
 
-/* What a pass hands to a stage on its own worker goes straight into the reader's buffer. */
+/* Output for a stage on the same worker goes directly into the reader's buffer. */
 static void hand_over(struct slots *s, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];

@@ -1,8 +1,8 @@
-/* The reference play of lowering: when each pass would end, with the expected durations and free
- * communication, segment by segment with a barrier in between.
+/* The reference simulation of lowering: the end of each pass with the expected durations and
+ * instant communication, segment by segment with barriers.
  *
- * Receives are posted by this clock. The play itself is the witness that the program cannot
- * deadlock: at the time a SEND happens in it, the matching RECV has been posted.
+ * Lowering posts receives by this clock. The simulation proves that the program cannot deadlock: at
+ * the time of a SEND the matching RECV has been posted.
  */
 #include "sched/lower.h"
 
@@ -10,7 +10,7 @@ struct meeting { /* a group's REDUCEs, over all versions */
     int64_t arrived, time;
 };
 
-/* Stepping together: the parts of a group for one version. */
+/* global_step: the parts of a group for one version. */
 struct parts {
     int64_t time; /* of the latest */
 };
@@ -26,7 +26,7 @@ struct clock {
     bool *queued;     /* [worker] in `ready` */
     SL_VEC(int) ready;
     struct meeting *meetings; /* [group] */
-    struct parts **parts;     /* [group, last: the verdict][version] */
+    struct parts **parts;     /* [group, last: the decision][version] */
     int32_t **given;          /* [seat][group] version that it has given its part for */
     int32_t **joined;         /* [seat][i] version that its i-th group has got from it */
     int8_t *met;              /* [worker] has put its part into the meeting it stands at */
@@ -111,7 +111,7 @@ static int32_t *joined_of(const struct clock *c, int seat, int group) {
     return NULL;
 }
 
-/* A worker whose part is missing: it stands before the REDUCE that gives it. */
+/* A worker whose part is missing: it is before its REDUCE. */
 static int who_misses(const struct clock *c, int group, int32_t version) {
     const struct sl_plan *plan = c->low->plan;
     for (int i = 0; i < plan->seat_count; i++) {
@@ -127,13 +127,13 @@ static int who_misses(const struct clock *c, int group, int32_t version) {
 static bool reach_parts(struct clock *c, int worker, const struct sl_action *a, int group) {
     int missing = who_misses(c, group, a->version);
     if (missing >= 0)
-        return wait_on(c, worker, missing, a, "for the verdict with");
+        return wait_on(c, worker, missing, a, "for the decision with");
     if (c->parts[group][a->version].time > c->now[worker])
         c->now[worker] = c->parts[group][a->version].time;
     return true;
 }
 
-/* Gives a part; the verdict only with the sums that the stage speaks for. */
+/* Contribute a part; to the decision only with the sums of the groups whose root is the stage. */
 static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     int verdict = sl_sched_decision_group(plan), seat = sl_sched_seat(plan, a->stage, worker);
@@ -146,7 +146,7 @@ static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     return true;
 }
 
-/* A step waits in the play as well, so that receives are posted by a clock that can happen. */
+/* A step waits in the simulation, too, so that receives are posted by a feasible clock. */
 static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     if (!reach_parts(c, worker, a, sl_sched_decision_group(plan)))
@@ -211,7 +211,8 @@ static void run_worker(struct clock *c, int worker) {
         else
             c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
         if (!done) {
-            if (c->at[worker] > from) /* else two that wait for each other would never stop */
+            if (c->at[worker] >
+                from) /* else two workers that wait for each other would loop forever */
                 wake(c, worker);
             return;
         }

@@ -21,10 +21,10 @@ struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
                                    .global_step = sched->global_step};
 }
 
-/* Of the m forwards of a step, those that come before the last step has been made read a version
- * less. A stage of height h has done h backwards less than forwards, so that the sum over a step of
- * the versions it is behind is ceil(h/m) + ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step that
- * comes `late` passes after its gradient is missed by ceil(late/2) forwards more. */
+/* Of the m forwards of a step, those before the last step read an older version. A stage of height h
+ * is h backwards behind its forwards, so the sum of the staleness over a step is ceil(h/m) +
+ * ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step `late` passes after its gradient adds
+ * ceil(late/2) forwards to these. */
 struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stage) {
     struct sl_policy_at at = {.height = height_of(sched, stage),
                               .depth = depth_of(sched),

@@ -1,4 +1,4 @@
-/* The table of schedules, and the road from a row to passes. */
+/* The table of schedules, and the generation of passes from a row. */
 #include "sched/gen.h"
 
 #include <stdlib.h>
@@ -58,9 +58,8 @@ sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out) {
                    near ? "'?" : "");
 }
 
-/* With two versions a stage may not begin an iteration before the one before the last has stepped:
- * with more micro-batches in flight than an iteration has, it stands still until the pipeline has
- * run empty. */
+/* With two versions a stage cannot begin iteration t before step t-1. If more micro-batches are in
+ * flight than an iteration has, it stalls until the pipeline has drained. */
 bool sl_sched_row_is_crowded(const struct sl_sched *sched) {
     const struct sl_plan *plan = sched->plan;
     for (int i = 0; i < plan->seat_count && sched->rule == SL_RULE_2BW; i++) {
@@ -126,7 +125,7 @@ static sl_err set_batch(struct sl_gen *gen) {
     return SL_OK;
 }
 
-/* Does the plan say how long passes take? */
+/* Does the plan state the durations of passes? */
 static bool has_times(const struct sl_plan *plan) {
     for (int i = 0; i < plan->stage_count; i++)
         if (!plan->stages[i].times.f)

@@ -1,4 +1,4 @@
-/* What can be asked of a schedule: actions in a repetition, seats, groups, micro-batches, bytes. */
+/* Queries on a schedule: actions in a repetition, seats, groups, micro-batches, bytes. */
 #include "sched/sched.h"
 
 #include "sched/deps.h"
@@ -126,9 +126,9 @@ int sl_sched_group_root(const struct sl_plan *plan, int group) {
     return best;
 }
 
-/* The top's last backward is d passes after that of a stage d edges below. Then its word has to
- * come: a pass later where F and B take the same time, and half a pass more per edge where B takes
- * longer, because at the same count of passes lower stages are further in time. */
+/* The top's last backward is d passes after that of a stage d edges below. Its part of the decision
+ * arrives a pass later if F and B take the same time, and half a pass later per edge if B takes
+ * longer, because lower stages are then further in time at the same pass. */
 int sl_sched_step_delay(const struct sl_sched *sched, int stage) {
     int below = sched->plan->depth - 1 - sched->plan->stages[stage].height;
     below *= 1 + sched->slack;
@@ -170,7 +170,7 @@ static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int work
     return false;
 }
 
-/* Stepping together: places for the gradients of tied parameters from their other holders. */
+/* global_step: message places for the gradients of tied parameters. */
 static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
     int64_t sum = 0;

@@ -13,17 +13,17 @@
  * micro-batches t*m_i .. t*m_i + m_i - 1. Weight version v is what STEP number v made; 0 is the
  * start. STEP v uses exactly the gradients of iteration v-1.
  *
- * Actions run in order on their worker. What each means:
+ * Actions run in order on their worker:
  *     F B I W RECOMPUTE  a pass of one micro-batch; waits until its inputs have arrived
  *     RECV      posts a receive into a buffer and does not wait; the pass that reads it does
  *     SEND      gives a buffer to a posted receive; in the proof it waits for that receive (no
  *               buffering anywhere); channels between two workers are in order, per direction
  *     REDUCE    adds the gradient to its group; a worker's last REDUCE of a group and version waits
  *               for all other members
- *               Where all stages step together there is one more group, of all seats: the verdict
- *               (norm, finite or not). Then REDUCE gives its part and does not wait, but for the
- *               verdict, which needs the sums of the groups that the stage speaks for; and STEP
- *               waits for all groups of its stage and for the verdict
+ *               global_step adds a group of all seats, for the decision of the step: global norm,
+ *               clip factor, skip. Then REDUCE contributes and does not wait, except that the
+ *               decision needs the sums of the groups whose root is this stage; STEP waits for all
+ *               groups of its stage and for the decision
  *     STEP      makes version `version` from the newest one, and empties the gradient buffer
  *     PREDICT   makes weights `ahead` steps beyond `version`, the newest one (staleness policies;
  *               PipeMare: `ahead` micro-batches back)
@@ -76,12 +76,11 @@ struct sl_action {
 /* Which weight version a pass must read. */
 enum sl_rule {
     SL_RULE_SYNC,    /* that of its iteration: F and B of iteration t read version t */
-    SL_RULE_2BW,     /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW, papers.md A.2) */
-    SL_RULE_STASH,   /* the newest in F, the same again in B */
-    SL_RULE_VSYNC,   /* what was newest in F on the entry stage, on all stages */
-    SL_RULE_NEWEST,  /* the newest, in F and again in B */
-    SL_RULE_FORWARD, /* version 0: evaluation, one iteration of F alone, nothing is kept or stepped
-                      */
+    SL_RULE_2BW,     /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW) */
+    SL_RULE_STASH,   /* the newest in F, the same in B */
+    SL_RULE_VSYNC,   /* the newest at F of the entry stage, on all stages */
+    SL_RULE_NEWEST,  /* the newest at F, the newest at B */
+    SL_RULE_FORWARD, /* version 0: evaluation, one iteration of F, no stash, no step */
     SL_RULE_COUNT,
 };
 
@@ -112,17 +111,18 @@ struct sl_actions {
 
 struct sl_sched {
     const struct sl_plan *plan;
-    const char *name; /* of the generator, or what the file says */
+    const char *name; /* of the row, or from the file */
     enum sl_rule rule;
     struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
-    bool global_step;            /* asynchronous, but one verdict for all stages before each step */
-    int32_t slack;               /* an edge counts as 1 + slack micro-batches in flight */
-    bool lowered;                /* else passes only */
-    int64_t batch;               /* samples of an iteration */
-    int64_t last_batch;          /* of the last iteration; == batch when even */
-    int32_t iters;               /* iterations in the whole run, repetitions included */
-    int32_t reps;                /* of the period */
-    const int32_t *micros;       /* [stage] micro-batches of a full iteration */
+    bool
+        global_step; /* asynchronous, with one decision (norm, clip, skip) for all stages per step */
+    int32_t slack;   /* an edge counts as 1 + slack micro-batches in flight */
+    bool lowered;    /* else passes only */
+    int64_t batch;   /* samples of an iteration */
+    int64_t last_batch;    /* of the last iteration; == batch when even */
+    int32_t iters;         /* iterations in the whole run, repetitions included */
+    int32_t reps;          /* of the period */
+    const int32_t *micros; /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_slot_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
@@ -141,9 +141,9 @@ int sl_sched_group_count(const struct sl_plan *plan);
 bool sl_sched_in_group(const struct sl_plan *plan, int group, int stage);
 int sl_sched_group_size(const struct sl_plan *plan, int group);
 
-/* Stepping together. The group of the verdict; the stage that tells a group's part of the norm (the
- * highest: its gradients are complete last); passes of a stage between its last gradient and the
- * step, when it does not step as late as possible (rule twobw). */
+/* global_step. The group of the decision; the root of a group, the stage that contributes its part of
+ * the norm (the highest one: its gradients are complete last); passes of a stage between its last
+ * gradient and the step, unless it steps as late as possible (rule twobw). */
 int sl_sched_decision_group(const struct sl_plan *plan);
 int sl_sched_group_root(const struct sl_plan *plan, int group);
 int sl_sched_step_delay(const struct sl_sched *sched, int stage);
@@ -153,7 +153,7 @@ int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter);
 int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 /* Samples of a micro-batch (the last of an iteration may be short). */
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
-/* Stepping together: places between two holders of a tie; bytes of the largest a worker holds. */
+/* global_step: message places between two holders of a tie; bytes of the largest tie of a worker. */
 int sl_sched_share_places(const struct sl_sched *sched);
 int64_t sl_sched_tied_max(const struct sl_sched *sched, int worker);
 /* Bytes a worker allocates: weights, gradients, state, pools, workspace; of these, for messages. */
@@ -165,7 +165,7 @@ int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, no
 const char *sl_sched_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
 const char *sl_sched_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
 
-/* How to build one. */
+/* Options of a schedule. */
 struct sl_sched_opts {
     const char *schedule;
     int64_t batch;      /* samples per iteration; or 0 and: */
@@ -173,19 +173,19 @@ struct sl_sched_opts {
     int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
     int64_t iters;      /* 0 = 1 */
     int64_t group;      /* k of kFkB; 0 = 1 */
-    int64_t slack;      /* micro-batches that may wait between two stages beyond what the schedule
-                           needs; hides transfers and uneven passes, costs stash */
+    int64_t slack;      /* extra micro-batches in flight per edge: hide transfers and uneven passes,
+                           cost stash memory */
     const struct sl_policy_use *policy; /* NULL: none */
-    bool global_step; /* asynchronous schedules: one verdict for all stages before each step */
+    bool global_step; /* asynchronous schedules: one decision for all stages before each step */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */
 };
 
-/* generate -> lower -> verify. What comes out may be simulated and executed. SL_ERR_REFUSED outside the
- * schedule's domain (the constraint is named) or when it does not verify. */
+/* generate -> lower -> verify. The result may be simulated and executed. SL_ERR_REFUSED outside the
+ * schedule's domain (the message names the constraint) or if it does not verify. */
 SL_MUST_CHECK sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
                                     const struct sl_sched_opts *opts, const struct sl_sched **out);
 
-/* The parts. sl_sched_generate gives passes only; lowering makes a new schedule. */
+/* The steps. sl_sched_generate makes passes only; lowering makes a new schedule. */
 SL_MUST_CHECK sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
                                        const struct sl_sched_opts *opts, struct sl_sched **out);
 SL_MUST_CHECK sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,

@@ -1,11 +1,11 @@
-/* A schedule generator is one row: its rule, its domain, its claims, and the function that makes
- * the lists of passes. Adding one: a gen_*.c with a row, and a line in registry.c. */
+/* A schedule row: version rule, domain, facts, claims, and the generator of the lists of passes. To
+ * add one, write a gen_*.c with a row and a line in registry.c. */
 #ifndef SL_SCHED_SCHEDULE_H
 #define SL_SCHED_SCHEDULE_H
 
 #include "sched/sched.h"
 
-/* What a row promises for one seat; tests/table holds it to that. */
+/* Claims of a row for one seat; tests/table/test_sched_rows.c checks them. */
 struct sl_claim {
     int64_t live;     /* micro-batches between F and B or I, at most; exact for width 1, unless: */
     bool live_bound;  /* `live` is only an upper bound */
@@ -32,10 +32,10 @@ struct sl_gen;
 
 struct sl_schedule {
     const char *name, *brief;
-    const char *domain; /* for people; "any" when there is no constraint */
+    const char *domain; /* in words; "any": no constraint */
     enum sl_rule rule;
-    enum sl_layout layout; /* what a sketch (--chain) should look like */
-    bool layout_chunks;    /* wants several stages per worker */
+    enum sl_layout layout; /* placement of its stages */
+    bool layout_chunks;    /* several stages per worker */
 
     /* Facts about what it generates; tests/table/test_sched_rows.c checks each. */
     bool splits_backward; /* runs backward passes as I and W, */
@@ -55,15 +55,14 @@ struct sl_schedule {
     const char *torch_name;      /* class in torch.distributed.pipelining; NULL: none */
     const char *torchtitan_name; /* its pipeline_parallel_schedule; NULL: hand it over as CSV */
 
-    /* Slack that training takes unless told otherwise and where it fits: only a row whose weights
-     * it does not make staler and that is there for speed more than for memory has any. */
+    /* Default slack. Nonzero only if it adds no staleness. */
     int slack;
-    /* SL_ERR_REFUSED with the constraint's name when the plan or the numbers are outside the domain. */
+    /* SL_ERR_REFUSED outside the domain; the message names the constraint. */
     sl_err (*check)(const struct sl_gen *gen);
-    /* Synchronous rows: the passes of one iteration, numbered from 0 (sl_sched_gen_put). NULL: one stream
-     * of 1F1B over all iterations, with the windows of `window`. */
+    /* Synchronous rows: put the passes of one iteration, numbered from 0 (sl_sched_gen_put). NULL: a
+     * stream of 1F1B over all iterations with the windows of `window`. */
     sl_err (*iteration)(struct sl_gen *gen);
-    /* Forwards a stage may be ahead of its backwards, in micro-batches of the stage. */
+    /* Max micro-batches of a stage between F and B. */
     int64_t (*window)(const struct sl_gen *gen, int stage);
     void (*claim)(const struct sl_gen *gen, int seat, struct sl_claim *out);
 };
@@ -74,10 +73,11 @@ const struct sl_schedule *sl_sched_row_find(const char *name); /* NULL when abse
 /* SL_ERR_USAGE with the nearest name. */
 SL_MUST_CHECK sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out);
 
-/* Are more micro-batches in flight than two weight versions allow without standing still? */
+/* Do two weight versions stall the pipeline, because an iteration has fewer micro-batches than are
+ * in flight? */
 bool sl_sched_row_is_crowded(const struct sl_sched *sched);
-/* The row's slack, or 0 where workers have no memory for it, or it is refused otherwise, or crowds
- * the pipeline. */
+/* The row's slack, or 0 if it does not fit in memory, is refused, or stalls the pipeline
+ * (sl_sched_row_is_crowded). */
 int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
 
 /* The claim of a schedule for a seat. */

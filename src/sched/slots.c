@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Passes may be of a file that nobody has verified: what is out of range is passed over. */
+/* Passes may come from an unverified file: skip numbers that are out of range. */
 int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
     const struct sl_sched flat = sl_sched_flat(sched);
     const struct sl_seat *at = &flat.plan->seats[seat];

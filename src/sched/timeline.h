@@ -1,6 +1,5 @@
-/* A timeline: what happened when, on every worker. Filled by sim (predicted) and by run (measured),
- * drawn by report; the error of a prediction is a subtraction of two of these.
- */
+/* A timeline: start and end of every action on every worker. Filled by sim (predicted) and by run
+ * (measured), drawn by report. The error of a prediction is the difference of two timelines. */
 #ifndef SL_SCHED_TIMELINE_H
 #define SL_SCHED_TIMELINE_H
 
@@ -10,7 +9,7 @@ struct sl_span {
     struct sl_action action;  /* resolved: as sl_sched_at gives it */
     int64_t start_ns, end_ns; /* from the start of the timeline; SEND, RECV: of the transfer, until
                                  it has left (SEND) or arrived (RECV) */
-    int64_t live_bytes;       /* of this worker, the most while the action runs */
+    int64_t live_bytes;       /* max of this worker while the action runs */
     int64_t since_ns;         /* REDUCE: when its sums began to be made, 0: with the action */
 };
 
@@ -27,8 +26,8 @@ struct sl_timeline {
     bool measured; /* by a run; else predicted */
 };
 
-/* The chain of actions and transfers that made the run as long as it is, first to last: each starts
- * when the one before it ends. In a measured timeline there are gaps between them. */
+/* The critical path: the chain of actions and transfers that determines the length of the run. Each
+ * starts when the one before it ends. In a measured timeline there are gaps between them. */
 struct sl_moment {
     int lane;
     int64_t span; /* a SEND stands for its transfer */

@@ -1,5 +1,4 @@
-/* The verifier: plays the lowered program on an abstract machine and refuses the first thing that
- * is wrong.
+/* The verifier: runs the lowered program on an abstract machine and refuses it at the first error.
  *
  *     prologue | period 0 | period 1 | epilogue        what is played
  *              S0         S1         S2
@@ -81,7 +80,7 @@ static sl_err run_worker(struct sl_ver *v, int worker) {
     return SL_OK;
 }
 
-/* Not too often: a look at the clock costs as much as an action. */
+/* Rarely: reading the clock costs as much as an action. */
 static void tell(struct sl_ver *v, int64_t more) {
     enum { EVERY = 1 << 16 };
     v->played += more;
@@ -176,7 +175,7 @@ static sl_err check_pools(const struct sl_ver *v, int seat) {
     return SL_OK;
 }
 
-/* Before memory is taken for what a file only promises: every micro-batch has two passes. */
+/* Check before allocating for announced numbers: every micro-batch has two passes. */
 static sl_err check_sizes(const struct sl_ver *v) {
     int64_t want = 0, have = 0;
     for (int s = 0; s < v->plan->stage_count; s++)

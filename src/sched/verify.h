@@ -4,8 +4,8 @@
  *     verify_pass.c  F B I W RECOMPUTE REDUCE STEP PREDICT: versions, slots, gradients
  *     verify_msg.c   SEND and RECV: channels and message buffers
  *
- * Time does not exist here: the machine takes any worker that can go on. Which one does not matter,
- * because workers only share in-order channels and group meetings.
+ * The machine has no clock: it runs any worker that can proceed. The order does not matter, because
+ * workers share only in-order channels and barriers of groups.
  */
 #ifndef SL_SCHED_VERIFY_H
 #define SL_SCHED_VERIFY_H
@@ -67,7 +67,7 @@ struct sl_meeting {
 
 struct sl_ver {
     struct sl_arena arena;
-    const struct sl_sched_watch *watch; /* NULL: nobody is told */
+    const struct sl_sched_watch *watch; /* NULL: none */
     int64_t played, told, all;          /* actions */
     const struct sl_plan *plan;
     struct sl_sched view; /* with as many repetitions as are played */
@@ -76,13 +76,13 @@ struct sl_ver {
     int32_t **versions;          /* [stage][micro] of the forward + 1; rules STASH, VSYNC */
     int entry;                   /* VSYNC */
     struct sl_meeting *meetings; /* [group] */
-    int32_t **joined; /* [seat][i] version its i-th group has got from it; last: verdict */
-    int32_t **given;  /* stepping together: [group][version] parts */
+    int32_t **joined; /* [seat][i] version contributed to its i-th group; last: decision */
+    int32_t **given;  /* global_step: [group][version] parts */
     SL_VEC(struct sl_ver_channel) channels;
     int *first_channel; /* [worker] channels it receives on, linked */
     SL_VEC(int) next_channel;
     int64_t *at;            /* [worker] */
-    bool *queued, *entered; /* entered: its part is in the meeting it stands at */
+    bool *queued, *entered; /* entered: contributed to the barrier it waits at */
     SL_VEC(int) ready;
     struct sl_wait *waits;
     int segment;
@@ -101,7 +101,7 @@ sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE S
 sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
 int sl_sched_verify_group_index(const struct sl_plan *plan, int stage,
                                 int group); /* -1: not in it */
-/* verify_together.c: REDUCE, and what STEP waits for. */
+/* verify_global_step.c: REDUCE, and the waits of STEP. */
 void sl_sched_verify_global_step_open(struct sl_ver *v);
 sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_global_step_ready(struct sl_ver *v, struct sl_turn *t);

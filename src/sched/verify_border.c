@@ -135,7 +135,7 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
     for (int i = 0; v->view.global_step; i++) {
         if (v->joined[seat][i] != b->joined[seat][i] + 1)
             return no(v, stage, "parts of sums");
-        if (sl_sched_group_of(v->plan, stage, i) < 0) /* that was the verdict */
+        if (sl_sched_group_of(v->plan, stage, i) < 0) /* that was the decision */
             break;
     }
     for (int d = 0; d < 2; d++)

@@ -1,5 +1,5 @@
-/* Stepping together, in the proof: every part is given once, the verdict only when what it needs is
- * there, and a step waits for all of it. */
+/* global_step in the proof: every part is contributed once, the decision only after its inputs, and a
+ * step waits for all parts. */
 #include "sched/verify.h"
 
 void sl_sched_verify_global_step_open(struct sl_ver *v) {
@@ -14,7 +14,7 @@ static int group_size(const struct sl_ver *v, int group) {
                                                      : sl_sched_group_size(v->plan, group);
 }
 
-/* Place of a group among those of a stage; the verdict comes last. */
+/* Index of a group among those of a stage; the decision is last. */
 static int place_of(const struct sl_ver *v, int stage, int group) {
     int last = 0;
     if (group != sl_sched_decision_group(v->plan))
@@ -26,7 +26,7 @@ static int place_of(const struct sl_ver *v, int stage, int group) {
     return last;
 }
 
-/* A worker that has not given its part for this version. */
+/* A worker that has not contributed its part for this version. */
 static int who_misses(const struct sl_ver *v, int group, int32_t version) {
     for (int i = 0; i < v->plan->seat_count; i++) {
         int place = place_of(v, v->plan->seats[i].stage, group);
@@ -40,7 +40,7 @@ static bool is_complete(const struct sl_ver *v, int group, int32_t version) {
     return v->given[group][version] == group_size(v, group);
 }
 
-/* The verdict is about sums: whoever speaks for a group has to have its sum. */
+/* The decision uses sums: the root of a group needs its sum first. */
 static sl_err check_verdict(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     for (int i = 0, g; (g = sl_sched_group_of(v->plan, a->stage, i)) >= 0; i++) {
@@ -86,9 +86,9 @@ sl_err sl_sched_verify_global_step_ready(struct sl_ver *v, struct sl_turn *t) {
         int g = i == last ? verdict : sl_sched_group_of(v->plan, a->stage, i);
         if (v->joined[t->seat][i] < a->version)
             return sl_sched_verify_fail(v, t, "%s has not been given",
-                                        i == last ? "its part of the verdict" : "a tied gradient");
+                                        i == last ? "its part of the decision" : "a tied gradient");
         if (!is_complete(v, g, a->version)) {
-            sl_sched_verify_wait(v, t, who_misses(v, g, a->version), "for the verdict with");
+            sl_sched_verify_wait(v, t, who_misses(v, g, a->version), "for the decision with");
             return SL_OK;
         }
     }

@@ -4,8 +4,8 @@
 
 /* --- inputs and outputs over edges --- */
 
-/* Are the pieces for this pass over this edge all here? Local ones must be, remote ones are waited
- * for. Frees the buffer when `take`. */
+/* Have all pieces for this pass arrived over this edge? Local ones must have, remote ones are waited
+ * for. Frees the buffer if `take`. */
 static sl_err read_edge(struct sl_ver *v, struct sl_turn *t, int edge_number, bool grad) {
     const struct sl_edge *edge = &v->plan->edges[edge_number];
     int other = grad ? edge->to : edge->from;
@@ -56,7 +56,7 @@ static sl_err read_inputs(struct sl_ver *v, struct sl_turn *t, bool take) {
     return SL_OK;
 }
 
-/* Fill the own output buffer for readers elsewhere, the reader's buffer for readers here. */
+/* Fill the output buffer for remote readers, the reader's buffer for local ones. */
 static sl_err write_edge(struct sl_ver *v, struct sl_turn *t, const struct sl_edge *edge,
                          bool grad) {
     int other = grad ? edge->from : edge->to,
@@ -104,7 +104,7 @@ static sl_err write_outputs(struct sl_ver *v, struct sl_turn *t) {
 
 /* --- versions --- */
 
-/* The bellwether's version: what was newest in the first pass of the iteration, this way. */
+/* The bellwether's version: the newest at the first pass of the iteration in this direction. */
 static int32_t bell_version(struct sl_ver *v, const struct sl_turn *t) {
     struct sl_ver_seat *s = &v->seats[t->seat];
     int32_t iter = t->a.micro / v->view.micros[t->a.stage];
@@ -252,7 +252,7 @@ static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
     case SL_FORWARD:
         SL_TRY(take_slot(v, t, s->stash, SL_POOL_STASH, a->slot));
         if (v->view.rule == SL_RULE_FORWARD)
-            s->stash[a->slot] = -1; /* nobody comes back to it */
+            s->stash[a->slot] = -1; /* no backward pass will read it */
         return SL_OK;
     case SL_BACKWARD_WEIGHT:
         SL_TRY(has_slot(v, t, s->kept, SL_POOL_KEPT, a->slot2));

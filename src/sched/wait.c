@@ -1,4 +1,4 @@
-/* Deadlocks for people: the wait-for cycle with worker, action and peer. */
+/* Deadlock report: the wait-for cycle with worker, action and peer. */
 #include "sched/lower.h"
 
 #include <stdio.h>
@@ -36,8 +36,7 @@ sl_err sl_sched_wait_report(const struct sl_sched *sched, const struct sl_wait *
     enum { SHOWN = 6 };
     int count = sched->plan->worker_count, best = -1, best_length = 0;
     bool cycle = false;
-    /* Follow everybody; keep the shortest cycle, else the shortest chain to somebody who is done.
-     */
+    /* Follow every worker; keep the shortest cycle, else the shortest chain to a finished worker. */
     int *seen = sl_realloc(NULL, sizeof *seen * (size_t)count);
     for (int i = 0; i < count; i++)
         seen[i] = -1;

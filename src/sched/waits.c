@@ -1,4 +1,4 @@
-/* Who waits for whom. */
+/* Wait-for chains of a running pipeline. */
 #include "sched/waits.h"
 
 bool sl_sched_work_is_valid(const struct sl_plan *plan, const struct sl_work *w) {
@@ -24,7 +24,7 @@ static bool is_member(const struct sl_plan *plan, int group, int worker) {
     return false;
 }
 
-/* The first member that has not come. */
+/* The first member that has not arrived. */
 static int missing_of(const struct sl_plan *plan, const struct sl_work *all, int worker) {
     int group = all[worker].of;
     for (int v = 0; v < plan->worker_count; v++) {
@@ -42,7 +42,7 @@ int sl_sched_waits_next(const struct sl_plan *plan, const struct sl_work *all, i
     return w->wait == SL_WAIT_GROUP ? missing_of(plan, all, worker) : w->peer;
 }
 
-/* Steps from `worker` to `last`, -1: it does not lead there. */
+/* Steps from `worker` to `last`, -1: the chain does not lead there. */
 static int distance(const struct sl_plan *plan, const struct sl_work *all, int worker, int last) {
     for (int steps = 0; steps <= plan->worker_count; steps++) {
         if (worker == last)
@@ -119,7 +119,7 @@ void sl_sched_work_put(struct sl_text *out, const struct sl_plan *plan, const st
         put_wait(out, plan, all, worker);
 }
 
-/* ---- judging ---- */
+/* ---- stall detection ---- */
 
 int64_t sl_sched_stall_limit_ns(int64_t floor_ns, int64_t expect_ns) {
     int64_t limit =

@@ -1,5 +1,5 @@
-/* Every optimizer of the registry: float against double, its claims (elementwise, Delta), its text,
- * and what it refuses. Every learning-rate schedule likewise. */
+/* Every optimizer of the registry: float against double, its facts (whole matrices, Nesterov, Delta),
+ * its text, and its refusals. Every learning-rate schedule likewise. */
 #include "base/rng.h"
 #include "optim/lr.h"
 #include "optim/optim.h"
@@ -334,7 +334,7 @@ static void decay_and_fallback_follow_the_shape(void **state) {
     assert_true(sl_optim_for(&optim, &bias).decays);
 }
 
-/* SpecTrain: with a constant gradient and a converged velocity the prediction is exact. */
+/* With a constant gradient and a converged velocity the prediction is exact. */
 static void prediction_is_exact_on_constant_velocity(void **state) {
     (void)state;
     struct sl_optim optim;

@@ -98,7 +98,7 @@ static bool reversion(struct dice *dice, const struct sl_sched *sched, struct sl
     return true;
 }
 
-/* Any slot of any action; those that nothing reads make harmless mutants. */
+/* Any slot of any action; mutants of unread slots are harmless. */
 static bool reslot(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     struct sl_action *a = pick(dice, list, dice_below(dice, 2));
     int32_t by = dice_below(dice, 2) ? 1 : -1;
@@ -185,7 +185,7 @@ static bool same_program(const struct sl_sched *a, const struct sl_sched *b) {
     return true;
 }
 
-/* One mutant of `sched`; false when none came out. */
+/* One mutant of `sched`; false: no mutation applied. */
 static bool try_mutant(struct dice *dice, const struct sl_sched *sched, struct tally *tallies,
                        const char *row) {
     struct sl_arena arena = {0};

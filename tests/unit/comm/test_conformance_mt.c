@@ -1,11 +1,11 @@
-/* What every transport must do: order and content of messages of all sizes over many channels, in
- * any order of places, with the sender held back; meetings, tables and sums of groups; the failure
- * of one member wakes all.
+/* Conformance of transports: order and content of messages of all sizes over many channels, in any
+ * order of places, with flow control; barriers, tables and sums of groups; the failure of one member
+ * wakes all.
  *
- * Alone it tries every transport that lives in one process. SL_TEST_TRANSPORT=mpi under mpirun
- * (tests/e2e/mpi_conformance.sh) tries that one: every rank runs this program, and six workers are
- * dealt over the ranks. SL_TEST_DEVICE=cuda (tests/e2e/cuda_ipc.sh): messages from the memory of a
- * GPU to that of another, or of the same one. */
+ * Without settings it tests every transport of one process. SL_TEST_TRANSPORT=mpi under mpirun
+ * (tests/e2e/mpi_conformance_release.sh) tests that one: every rank runs this program, and the ranks
+ * share six workers. SL_TEST_DEVICE=cuda (tests/e2e/cuda_ipc.sh) tests messages between the memories
+ * of two GPUs, or of one. */
 #include "comm/comm.h"
 
 #include "base/arena.h"
@@ -98,7 +98,7 @@ static struct sl_channel_spec spec_of(int from, int to, int64_t size_bytes) {
     };
 }
 
-/* Between a place, where a worker's device reaches it, and the host. */
+/* Copy between a place in device memory and the host. */
 static sl_err copy_bytes(int worker, void *to, const void *from, int64_t size) {
     struct sl_device *device = ends[worker];
     if (!device && size)
@@ -143,7 +143,7 @@ static uint64_t key_of(const struct net *net, int from, int to, int64_t n) {
     return mix(net->seed, (uint64_t)(from * WORKERS + to), (uint64_t)n);
 }
 
-/* Mostly small, sometimes nothing, seldom as large as it gets. */
+/* Mostly small, sometimes empty, rarely the max. */
 static int64_t size_of(const struct net *net, int from, int to, int64_t n) {
     uint64_t key = key_of(net, from, to, n);
     if (key % 11 == 0)
@@ -194,7 +194,7 @@ static sl_err receive_one(struct net *net, int from, int to, int64_t n) {
     return sl_comm_channel_release(net->at[from][to], n);
 }
 
-/* Everyone sends a round of the ring to everyone, then takes what came. */
+/* All workers send a round of the ring to all others, then receive. */
 static sl_err all_to_all(int worker, void *ctx) {
     struct net *net = ctx;
     for (int64_t i = 0; i < net->count; i += PLACES)
@@ -210,7 +210,7 @@ static void try_net(int64_t size_bytes, int64_t count, int order) {
     struct net net = {.size_bytes = size_bytes, .count = count, .seed = 5, .order = order};
     open_net(&net);
     run_well(all_to_all, &net);
-    net.seed = 6; /* again on the same channels, numbered from 0 */
+    net.seed = 6; /* the same channels once more, numbered from 0 */
     run_well(all_to_all, &net);
     close_net(&net);
 }
@@ -232,7 +232,7 @@ static void test_large_messages(void **state) {
     try_net(0, 7, 0);
 }
 
-/* A chain of workers, the last one slow: nobody is more than two rings ahead of his receiver. */
+/* A chain of workers, the last one slow: no sender is more than two rings ahead. */
 struct chain {
     struct sl_channel *at[WORKERS];
     atomic_int_least64_t sent[WORKERS], released[WORKERS];
@@ -306,7 +306,7 @@ static sl_err share_table(struct sl_group *group, int member, int count, int rou
     return SL_OK;
 }
 
-/* Rounding shows in the last bits of every order but the right one. */
+/* Any other order of the sum rounds differently. */
 static float term_value(int round, int term, int64_t i) {
     uint64_t x = mix((uint64_t)round, (uint64_t)term, (uint64_t)i);
     return (float)((double)(x % 2000003) / 997.0 - 1003.0);
@@ -336,8 +336,8 @@ static sl_err open_seen(int worker, float *memory, int64_t size, float **out) {
     return err;
 }
 
-/* In place (odd rounds) and beside (even ones: then two sums are under way at once, and the one
- * that was begun last is ended first). Pokes may help, at any time and any number of them. */
+/* In place (odd rounds) and out of place (even ones: two sums at a time, ended in reverse order). Any
+ * number of pokes at any time. */
 static sl_err add_up(struct meet *m, int worker, int member, int round) {
     const float *own[TERMS];
     int64_t size = (m->count * (TERMS + 2) + 1) * (int64_t)sizeof(float);
@@ -468,12 +468,12 @@ static sl_err wait_for_ever(int worker, void *ctx) {
     struct trap *trap = ctx;
     struct sl_message message;
     char *at;
-    SL_TRY(sl_comm_group_meet(trap->meet.all, worker)); /* nobody is in an earlier test any more */
+    SL_TRY(sl_comm_group_meet(trap->meet.all, worker)); /* all have left the earlier tests */
     if (worker == trap->fails)
         return sl_fail(SL_ERR_INPUT, "worker %d broke its leg", worker);
     switch (worker) {
     case 0: return sl_comm_channel_receive(trap->net.at[1][0], 0, &message);
-    case 1: /* nobody takes them */
+    case 1: /* no receiver */
         for (int64_t n = 0;; n++) {
             SL_TRY(sl_comm_channel_reserve(trap->net.at[1][2], n, &at));
             SL_TRY(sl_comm_channel_send(trap->net.at[1][2], n, trap->net.size_bytes));

@@ -1,5 +1,4 @@
-/* Sleeping at a gate: woken is who waits for what has come, and nobody else; a failure wakes all.
- */
+/* Sleeping at a gate: a ring wakes only the sleepers whose condition holds; a failure wakes all. */
 #include "comm/gate.h"
 
 #include <setjmp.h>
@@ -38,7 +37,7 @@ static void nap(void) {
     nanosleep(&ms, NULL);
 }
 
-/* Until all `count` sleep, each having looked for the last time. */
+/* Wait until all `count` sleep after their last look. */
 static void await_sleep(struct sl_gate *gate, int count) {
     for (int i = 0; i < 10000 && atomic_load(&gate->sleepers) < count; i++)
         nap();
@@ -47,7 +46,7 @@ static void await_sleep(struct sl_gate *gate, int count) {
     pthread_mutex_unlock(&gate->mutex);
 }
 
-/* With places of their own they stay awake for a while, and sleep in the end like others. */
+/* With own cores they spin longer, then sleep. */
 static void wake_who_is_ready(bool own_places) {
     struct sl_gate gate;
     struct waiter waiters[WAITERS] = {0};

@@ -1,4 +1,4 @@
-/* What a process knows about its job from its environment: 'sluice launch', srun, nothing. */
+/* The job of a process from its environment: 'sluice launch', srun, or none. */
 #include "comm/comm.h"
 
 #include <setjmp.h>
@@ -84,7 +84,7 @@ static void test_step(void **state) {
     }
 }
 
-/* All tasks of a step come to one place and key; another step has its own; both can be set. */
+/* All tasks of a step compute the same address and key; other steps differ; both can be set. */
 static void test_steps_apart(void **state) {
     (void)state;
     const char *names[] = {"SLURM_JOB_ID",

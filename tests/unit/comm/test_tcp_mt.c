@@ -19,7 +19,7 @@ enum { BIG = 1 << 22 }; /* more than a socket takes at once */
 struct world {
     struct tcp_comm comm;
     struct tcp_peer peers[2];
-    int nccl_link; /* the peer's end */
+    int peer_fd; /* the peer's end */
     char *bytes;
 };
 
@@ -31,7 +31,7 @@ static void read_all(int fd, void *into, size_t size) {
     }
 }
 
-/* Signs of life come in between. */
+/* Heartbeats arrive in between. */
 static struct tcp_head read_head(int fd, int kind) {
     struct tcp_head head;
     for (;;) {
@@ -54,7 +54,7 @@ static bool holds(struct world *w, bool (*what)(const struct world *w)) {
     return is;
 }
 
-/* What the thread has not done yet, it does. */
+/* Run the pending work of the thread. */
 static void await(struct world *w, bool (*what)(const struct world *w)) {
     while (!holds(w, what))
         sched_yield();
@@ -65,9 +65,9 @@ static bool is_marked(const struct world *w) { return w->peers[1].stray != NULL;
 static bool is_written(const struct world *w) { return !w->peers[1].out; }
 static bool is_acked(const struct world *w) { return !w->peers[1].unacked; }
 
-/* A message that nobody waits for: when it is there, so is what came before. */
+/* An early message: when it has arrived, all before it have. */
 static void mark(struct world *w) {
-    send_head(w->nccl_link, (struct tcp_head){.kind = TCP_DATA, .tag = 9});
+    send_head(w->peer_fd, (struct tcp_head){.kind = TCP_DATA, .tag = 9});
     await(w, is_marked);
 }
 
@@ -82,7 +82,7 @@ static void open_world(struct world *w) {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     sl_comm_init(&w->comm.post.base);
     pthread_mutex_init(&w->comm.lock, NULL);
-    w->nccl_link = pair[1];
+    w->peer_fd = pair[1];
     for (int r = 0; r < 2; r++) {
         w->peers[r].fd = r ? pair[0] : -1;
         w->peers[r].out_end = &w->peers[r].out;
@@ -90,13 +90,13 @@ static void open_world(struct world *w) {
     w->bytes = calloc(1, BIG);
     assert_non_null(w->bytes);
     assert_int_equal(sl_comm_tcp_start_thread(&w->comm), SL_OK);
-    send_head(w->nccl_link, (struct tcp_head){.kind = TCP_BYE}); /* it may be silent for long now */
+    send_head(w->peer_fd, (struct tcp_head){.kind = TCP_BYE}); /* it may be silent for long now */
     await(w, is_told);
 }
 
 static void close_world(struct world *w) {
     sl_comm_tcp_stop_thread(&w->comm);
-    close(w->nccl_link);
+    close(w->peer_fd);
     sl_comm_tcp_free_peer(&w->peers[1]);
     sl_comm_done(&w->comm.post.base);
     pthread_mutex_destroy(&w->comm.lock);
@@ -116,14 +116,14 @@ static void send_big(struct world *w, struct sl_transfer *op) {
     pthread_mutex_unlock(&w->comm.lock);
 }
 
-/* A big message under way: its head has come. */
+/* A large message in transit: its header has arrived. */
 static struct tcp_head begin(struct world *w, struct sl_transfer *op) {
     open_world(w);
     send_big(w, op);
-    return read_head(w->nccl_link, TCP_SYNC);
+    return read_head(w->peer_fd, TCP_SYNC);
 }
 
-/* A slow link: the receiver has a place, and says so, when it has seen the head. */
+/* A slow link: the receiver sends the ACK after the header. */
 static void an_ack_overtakes_its_message(void **state) {
     struct world w;
     struct sl_transfer op = {0};
@@ -131,11 +131,11 @@ static void an_ack_overtakes_its_message(void **state) {
     (void)state;
     struct tcp_head head = begin(&w, &op);
     assert_int_equal(head.size_bytes, BIG);
-    send_head(w.nccl_link, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
+    send_head(w.peer_fd, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
     mark(&w);
     assert_true(atomic_load(&op.busy)); /* its memory is still being read */
     assert_false(holds(&w, is_written));
-    read_all(w.nccl_link, got, BIG);
+    read_all(w.peer_fd, got, BIG);
     await(&w, is_written);
     assert_true(holds(&w, is_acked));
     assert_false(atomic_load(&op.busy));
@@ -143,21 +143,21 @@ static void an_ack_overtakes_its_message(void **state) {
     free(got);
 }
 
-/* And one that comes behind it; a message is not over before. */
+/* And the next message; a message is complete only after its bytes. */
 static void an_ack_follows_its_message(void **state) {
     struct world w;
     struct sl_transfer op = {0};
     char *got = malloc(BIG);
     (void)state;
     struct tcp_head head = begin(&w, &op);
-    read_all(w.nccl_link, got, BIG);
+    read_all(w.peer_fd, got, BIG);
     await(&w, is_written);
     assert_true(atomic_load(&op.busy));
-    send_head(w.nccl_link,
+    send_head(w.peer_fd,
               (struct tcp_head){.kind = TCP_ACK, .serial = head.serial + 1}); /* not it */
     mark(&w);
     assert_true(atomic_load(&op.busy));
-    send_head(w.nccl_link, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
+    send_head(w.peer_fd, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
     await(&w, is_acked);
     assert_false(atomic_load(&op.busy));
     close_world(&w);

@@ -1,5 +1,5 @@
-/* Exporters: what they write reads back as the plan, and what a target cannot say is refused with
- * its reason. The readers here know the other system's rules and nothing of the writers. */
+/* Exporters: the output reads back as the plan, and plans beyond a target's features are refused with
+ * the reason. The readers here implement the target's rules and share no code with the writers. */
 #include "interop/exporter.h"
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* Importers: a good file of each format, and every way to break it: exit 3, a place, a reason. */
+/* Importers: a good file of each format, and broken ones: SL_ERR_INPUT with position and reason. */
 #include "interop/importer.h"
 
 #include "base/vec.h"
@@ -131,7 +131,7 @@ static void test_broken(void **state) {
     printf("count: %d broken files\n", SL_COUNT(broken));
 }
 
-/* Any prefix of a file is an error or a file, and nothing worse. */
+/* Any prefix of a file is an error or a valid file, never a crash. */
 static void test_truncated(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(seeds); i++) {

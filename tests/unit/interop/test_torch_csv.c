@@ -1,5 +1,5 @@
-/* PyTorch's schedule CSVs: torch's own files import, verify and simulate; both dialects say the
- * same; what we write we read; garbage is refused with a place. */
+/* PyTorch's schedule CSVs: torch's files import, verify and simulate; both dialects give the same
+ * schedule; our output reads back; garbage is refused with its position. */
 #include "interop/torch_csv.h"
 #include "sched/schedule.h"
 #include "sim/sim.h"
@@ -53,7 +53,7 @@ static const struct sl_sim *simulate(struct sl_arena *arena, const struct sl_sch
     return sim;
 }
 
-/* What we make of the same sizes; torch's orders may differ in detail but not in time. */
+/* Our schedule of the same sizes; torch's order may differ, but not its length. */
 static int64_t our_end(struct sl_arena *arena, const char *name, int p, int v, int m) {
     const struct sl_schedule *row = sl_sched_row_find(name);
     const struct sl_plan *plan;

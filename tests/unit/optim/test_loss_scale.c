@@ -1,4 +1,4 @@
-/* The rule of loss scaling: its text, what verdicts do to it, what a checkpoint keeps. */
+/* Loss scaling: its text, its updates after steps, its text in checkpoints. */
 #include "optim/loss_scale.h"
 
 #include <math.h>
@@ -95,16 +95,16 @@ static void verdicts(void **state) {
     assert_true(at.value == 512); /* by hand it stays */
 }
 
-/* Verdicts on steps that began before the last change. */
+/* Results of steps that began before the last change. */
 static void late_verdicts(void **state) {
     struct sl_loss_scale rule = {true, 64, 2};
     struct sl_scale_state at = {64, 1};
     (void)state;
     at = sl_optim_loss_scale_next(&rule, at, 64, false);
     assert_true(at.value == 32 && at.good == 0);
-    at = sl_optim_loss_scale_next(&rule, at, 64, false); /* for the same reason */
+    at = sl_optim_loss_scale_next(&rule, at, 64, false); /* the same cause */
     assert_true(at.value == 32);
-    at = sl_optim_loss_scale_next(&rule, at, 64, true); /* says nothing of 32 */
+    at = sl_optim_loss_scale_next(&rule, at, 64, true); /* no evidence for 32 */
     assert_true(at.value == 32 && at.good == 0);
     at = sl_optim_loss_scale_next(&rule, at, 16, false); /* even that was too much */
     assert_true(at.value == 8);

@@ -44,8 +44,8 @@ static void each_pass(const struct sl_sched *sched, int worker,
             }
 }
 
-/* papers.md A.2: d = m = 4, micro-batches 1..8 read version 0, 9..12 version 1, 13..16 version 2.
- */
+/* PipeDream-2BW (Narayanan et al. 2021): with d = m = 4 micro-batches 1..8 read version 0, 9..12
+ * version 1, 13..16 version 2. */
 static void check_2bw(void *ctx, const struct sl_action *a) {
     static const int32_t versions[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
     int *seen = ctx;
@@ -71,7 +71,7 @@ static void test_2bw_vector(void **state) {
     sl_arena_free(&arena);
 }
 
-/* 2bw with few micro-batches keeps two versions by capping what is in flight at m+1. */
+/* 2bw with few micro-batches keeps two versions by limiting the window to m+1. */
 static void test_2bw_small(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan = chain(&arena, 8, 8, SL_LAYOUT_LOOP);
@@ -130,7 +130,7 @@ static void test_branches(void **state) {
     sched = build(&arena, plan, opts);
     assert_int_equal(sched->pools[0][SL_POOL_STASH].count, 4);
     assert_int_equal(sched->pools[4][SL_POOL_STASH].count, 4);
-    /* papers.md C.4: src -> a -> b -> sink and src -> c -> sink: f(c) is 2 */
+    /* GraphPipe (Jeon et al. 2025): src -> a -> b -> sink and src -> c -> sink: f(c) is 2 */
     assert_int_equal(sl_plan_dag(&arena, "src>a>b>sink,src>c>sink", 0, &plan), SL_OK);
     sched = build(&arena, plan, opts);
     const int32_t want[] = {4, 3, 2, 1, 2};
@@ -139,7 +139,7 @@ static void test_branches(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Closed formulas for what is live between F and the backward, and between I and W. */
+/* Closed formulas for live micro-batches between F and backward, and between I and W. */
 static void test_live(void **state) {
     static const int ps[] = {2, 3, 4, 8}, ms[] = {1, 2, 5, 8, 24};
     (void)state;
@@ -195,7 +195,7 @@ static void test_versions(void **state) {
     sl_arena_free(&arena);
 }
 
-/* papers.md E.1: with a step every a backwards and one copy of the weights, F and B of a
+/* PACI: with a step every a backwards and one copy of the weights, F and B of a
  * micro-batch are at most ceil((N-1)/a) versions apart; on stage s of a chain exactly
  * ceil((N-1-s)/a). */
 struct mismatch {
@@ -257,8 +257,8 @@ static void test_domains(void **state) {
     sl_arena_free(&arena);
 }
 
-/* 2bw takes slack by itself, where there is memory for it and an iteration has as many
- * micro-batches as are then in flight. It is not staler for it. */
+/* 2bw uses slack by default if memory suffices and an iteration has at least as many micro-batches
+ * as are then in flight. Slack adds no staleness. */
 static void test_own_slack(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan = chain(&arena, 3, 3, SL_LAYOUT_LOOP);

@@ -1,5 +1,5 @@
-/* How far ahead passes read: the tables of papers.md B.3 and D.5, the version audit of B.10 (4) on
- * chains and graphs, memory, and what is refused. */
+/* Prediction distances: the tables of SpecTrain (Chen et al. 2018) and XPipe (Guan et al. 2019), an
+ * audit of versions on chains and graphs, memory, and refusals. */
 #include "sched/deps.h"
 
 #include <setjmp.h>
@@ -18,8 +18,8 @@ struct wanted {
     int forward[8], backward[8];
 };
 
-/* B.3: s_f = floor(k/2) + N - k - 1, s_b = floor(k/2). D.5: as printed, and its formula elsewhere.
- * D.6: s = N - k - 1 and 0. */
+/* SpecTrain: s_f = floor(k/2) + N - k - 1, s_b = floor(k/2). XPipe: the printed table, and its
+ * formula for other sizes. PipeOptim: s = N - k - 1 and 0. */
 static const struct wanted table[] = {
     {"spectrain", 2, 1, {1, 0}, {0, 0}},
     {"spectrain", 3, 1, {2, 1, 1}, {0, 0, 1}},
@@ -85,7 +85,7 @@ static void test_tables(void **state) {
     }
 }
 
-/* B.10 (4). Versions by the global clock: a stage of height h in depth D counts its own steps from
+/* Versions by the global clock: a stage of height h in depth D counts its own steps from
  * half the way down the graph and all the way up, h + ceil(r/2) units after those of the clock, so
  * that version v of the stage is W(v + h + ceil(r/2)) of SpecTrain's numbering. For one micro-batch
  * base + s must be one number, on all stages and in both directions. */

@@ -1,4 +1,4 @@
-/* Rejections a person can act on, text round trip, and schedules that are passes only. */
+/* Messages of rejections, text round trip, and schedules of passes only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static void test_memory(void **state) {
     sl_arena_free(&arena);
 }
 
-/* A period that leaves other slots behind than it found is refused, though two rounds of it run. */
+/* A period that does not restore its slots is refused, although two repetitions run. */
 static void test_not_periodic(void **state) {
     struct sl_arena arena = {0};
     struct sl_sched *sched = build(&arena, "2bw", 2, 3, 30);
@@ -189,7 +189,7 @@ static void test_bad_text(void **state) {
              "does not belong to F");
 }
 
-/* A person's schedule of passes: right, incomplete, and one that cannot run. */
+/* A hand-written schedule of passes: correct, incomplete, and not runnable. */
 static void test_own(void **state) {
     struct sl_arena arena = {0};
     struct sl_sched *sched, *lowered;

@@ -1,4 +1,4 @@
-/* Who waits for whom: chains lead to the one that does not move, and only that one is blamed. */
+/* Wait-for chains lead to the stalled worker, and only that one is reported. */
 #include "sched/waits.h"
 
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static const struct sl_stall_rule rule = {.floor_ns = 5000000000,
                                           .first = 2,
                                           .last_here = 3};
 
-/* Everyone waits towards one that is stuck, at every place of the chain. */
+/* All workers wait for one that is stuck, at every position of the chain. */
 static void test_chain(void **state) {
     (void)state;
     for (int stuck = 0; stuck < WORKERS; stuck++) {
@@ -74,7 +74,7 @@ static void test_chain(void **state) {
     }
 }
 
-/* The limit is the largest of the floor and ten times what is expected; more for other ranks. */
+/* The limit is the max of the floor and ten times the expected time; more for other ranks. */
 static void test_limits(void **state) {
     (void)state;
     struct table t;
@@ -101,7 +101,7 @@ static void test_limits(void **state) {
             (cases[i].want == SL_STALLED && who != cases[i].who))
             fail_msg("case %d", i);
     }
-    /* Slow is said before, and never of one that waits. */
+    /* "Slow" is reported earlier, and never for a waiting worker. */
     struct sl_work slow = {.known = 1, .busy = 1, .still_ns = second, .expect_ns = second / 3};
     assert_true(sl_sched_stall_is_slow(&slow, rule.floor_ns));
     slow.expect_ns = second / 2;
@@ -112,7 +112,7 @@ static void test_limits(void **state) {
     sl_arena_free(&t.arena);
 }
 
-/* Waiters alone are not blamed, but for a circle that lasts. */
+/* Waiting workers are reported only for a lasting cycle. */
 static void test_circle(void **state) {
     (void)state;
     struct table t;
@@ -126,7 +126,7 @@ static void test_circle(void **state) {
     assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_CIRCLE);
     assert_int_equal(who, WORKERS - 1);
     assert_true(sl_sched_waits_chain(t.plan, t.all, who, chain) >=
-                1);                  /* ends, though it is a circle */
+                1);                  /* ends, although it is a cycle */
     t.all[4].still_ns = 59 * second; /* one has moved */
     assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
     for (int w = 0; w < WORKERS; w++) /* nobody has anything to do */
@@ -135,7 +135,7 @@ static void test_circle(void **state) {
     sl_arena_free(&t.arena);
 }
 
-/* A group waits for the member that has not come. */
+/* A group waits for its missing member. */
 static void test_group(void **state) {
     (void)state;
     struct table t;
@@ -162,7 +162,7 @@ static void test_group(void **state) {
     sl_arena_free(&t.arena);
 }
 
-/* What another rank sends is looked at before it is used: no chain, no text, no crash. */
+/* Values from other ranks are checked before use. */
 static void test_hostile(void **state) {
     (void)state;
     struct table t;

@@ -1,7 +1,7 @@
-/* Device memory between ranks: three ranks over TCP, threads of this process here. By links
- * (comm/nccl_link.h) of the test's own that insist on the same sizes in the same order at both ends; in
- * memory that both ends use (comm/ipc.h), also where some refuse it; and one rank that speaks to
- * itself, over those links and over NCCL where there is a GPU. */
+/* Messages of device memory between three ranks over TCP, which are threads of this process. Over
+ * links (comm/nccl_link.h) of the test that check sizes and order at both ends; in shared memory
+ * (comm/ipc.h), also if some ranks refuse it; and from a rank to itself, over those links and, with
+ * a GPU, over NCCL. */
 #include "comm/nccl_link.h"
 
 #include "base/log.h"
@@ -35,7 +35,7 @@ static void must(sl_err err) {
 
 /* ---- memory that two ranks use ---- */
 
-/* Some: rank 2 enters nowhere. Refused: nobody does. None: nobody shares. */
+/* Some: rank 2 never enters. Refused: no rank enters. None: no rank shares. */
 enum way { LINKS, SHARED, SOME, REFUSED, NONE, WAYS };
 static enum way way;
 static _Thread_local int own_rank;
@@ -48,7 +48,7 @@ struct room {
     bool gone;
     _Alignas(64) char bytes[];
 };
-static struct room *all_rooms; /* after a failure nobody unshares */
+static struct room *all_rooms; /* after a failure memory stays shared */
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int rooms_entered;
 
@@ -147,7 +147,7 @@ static void run_ranks(sl_err (*body)(struct rank *r), struct rank ranks[RANKS]) 
                                             .ranks = RANKS,
                                             .meet_fd = i ? -1 : fd,
                                             .key = 77,
-                                            .patience_ns = 60000000000};
+                                            .timeout_ns = 60000000000};
         snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
         assert_int_equal(pthread_create(&threads[i], NULL, rank_main, &ranks[i]), 0);
     }
@@ -224,7 +224,7 @@ static sl_err receive_one(struct rank *r, struct net *net, int from, int64_t n) 
     return sl_comm_channel_release(net->at[from][r->rank], n);
 }
 
-/* Rings are filled, then emptied in another order: what waits in a place holds up no other. */
+/* Fill rings, then empty them in another order: a waiting message blocks no other. */
 static sl_err all_to_all(struct rank *r) {
     struct net net = {0};
     sl_err err = SL_OK;
@@ -257,7 +257,7 @@ static void test_shared(void **state) {
     way = LINKS;
 }
 
-/* The same messages, through the host, or some of them. */
+/* The same messages, all or some through host memory. */
 static void test_shared_refused(void **state) {
     (void)state;
     for (int i = SOME; i < WAYS; i++) {
@@ -278,7 +278,7 @@ static float term(int number, int round, int64_t i) {
     return (float)(sl_rng_u32(7, at, (uint64_t)i) % 2000003) / 997.0F - 1003.0F;
 }
 
-/* In place: where the first of its terms was, or beside them all. */
+/* In place (over the first term) or out of place. */
 static sl_err sum_once(struct rank *r, struct sl_group *group, int round, float *memory) {
     const int *owners = group->spec.terms;
     const float *own[RANKS];
@@ -305,7 +305,7 @@ static sl_err sum_once(struct rank *r, struct sl_group *group, int round, float 
     return SL_OK;
 }
 
-/* Everyone has a term; one has two, and another none. */
+/* Each rank has a term; one has two, another none. */
 static sl_err add_up(struct rank *r) {
     static const int ranks[RANKS] = {0, 1, 2}, terms[2][RANKS] = {{1, 2, 0}, {1, 0, 1}};
     struct sl_device *devices[RANKS] = {0};
@@ -371,7 +371,7 @@ static void test_failure(void **state) {
     }
 }
 
-/* A link that breaks is found by whoever waits, and names both ends. */
+/* A waiting thread finds a broken link; the error names both ends. */
 static void test_broken_link(void **state) {
     (void)state;
     struct rank ranks[RANKS];
@@ -385,7 +385,7 @@ static void test_broken_link(void **state) {
     }
 }
 
-/* Who computes in the host's memory cannot use links. */
+/* A device that uses host memory cannot use links. */
 static sl_err open_plain(struct rank *r) {
     struct sl_device_config config = {.threads = 1};
     struct sl_device *cpu;
@@ -411,7 +411,7 @@ static void test_refused(void **state) {
 
 /* ---- one rank, to itself ---- */
 
-/* Tags are sent in one order and awaited in another. */
+/* Tags are sent in one order and received in another. */
 static void speak_to_itself(const struct sl_nccl_link_row *row, const struct sl_device_row *kind) {
     enum { TAGS = 7, SIZE = 300000 };
     struct sl_comm_job job = {.ranks = 1, .meet_fd = -1};
