@@ -1,5 +1,5 @@
-/* Tempo: the measured variation of the speed of passes, per worker. A pipeline waits for its slowest
- * worker, so a real step is longer than one in which every pass takes its median time. */
+/* Tempo: the measured variation of the speed of passes, per worker. A pipeline waits for its
+ * slowest worker, so a real step is longer than one in which every pass takes its median time. */
 #ifndef SL_COST_TEMPO_H
 #define SL_COST_TEMPO_H
 

@@ -1,8 +1,8 @@
 /* Reverse-mode differentiation on the graph: backward nodes are appended, each tagged I or W.
  *
- * Nodes are visited last to first. For each, the gradients of activations are emitted first (tag I),
- * then those of parameters (tag W). A node that both need is emitted once, as I.
- * A value with several readers gets its gradient as a chain of additions, last reader first,
+ * Nodes are visited last to first. For each, the gradients of activations are emitted first (tag
+ * I), then those of parameters (tag W). A node that both need is emitted once, as I. A value with
+ * several readers gets its gradient as a chain of additions, last reader first,
  *
  *     x -> n3, n5, n9        dx = (c9 + c5) + c3
  *

@@ -5,11 +5,11 @@
  *             +-- together                    --+           losses passes through every cut
  *         `----- skip edge: bypasses the others -----'
  *
- * Only nodes that depend on an input and on a parameter and reach a loss carry the structure. A side
- * node (label, mask, sliced parameter) belongs to the owner of its first reader. The source of a
- * skip edge dominates another input of its target; such an edge does not constrain the order and is
- * ignored. It is long if it skips other residual additions, or weights into a concat (U-Net); the
- * others are plain (residual additions, gates). Components are divided recursively.
+ * Only nodes that depend on an input and on a parameter and reach a loss carry the structure. A
+ * side node (label, mask, sliced parameter) belongs to the owner of its first reader. The source of
+ * a skip edge dominates another input of its target; such an edge does not constrain the order and
+ * is ignored. It is long if it skips other residual additions, or weights into a concat (U-Net);
+ * the others are plain (residual additions, gates). Components are divided recursively.
  */
 #ifndef SL_GRAPH_BRANCH_H
 #define SL_GRAPH_BRANCH_H

@@ -2,8 +2,8 @@
  *
  * a dominates b when every path from the start to b passes through a. In a graph without cycles the
  * immediate dominator of a node is the lowest common ancestor, in the tree of dominators so far, of
- * its inputs. Ancestors are found by jump pointers (Myers, 1983: one per node, log n steps), and
- * "a dominates b" is b's place in the preorder lying inside a's interval.
+ * its inputs. Jump pointers find ancestors (Myers 1983: one per node, log n steps). a dominates b
+ * if the preorder number of b lies in the interval of a.
  */
 #include "graph/branch_flow.h"
 
@@ -65,8 +65,8 @@ static bool dominates(const struct tree *t, int a, int b) {
     return t->pre[b] >= t->pre[a] && t->pre[b] < t->pre[a] + t->size[a];
 }
 
-/* The inputs of place i sorted by preorder: an input that dominates another one dominates the next.
- */
+/* Sorts the inputs of place i by preorder: an input that dominates another one dominates the
+ * next. */
 static int sort_inputs(const struct sl_flow *f, const struct tree *t, int i,
                        int sorted[SL_MAX_IN]) {
     int count = 0;
@@ -98,7 +98,7 @@ static struct sl_skip describe(const struct sl_flow *f, const struct tree *t, in
     };
 }
 
-/* Extend the longest paths to place i. */
+/* Extends the longest paths to place i. */
 static void extend(const struct sl_flow *f, struct tree *t, int i, bool joined) {
     bool adds = f->graph->nodes.at[f->node_of[i]].op->join == SL_JOIN_ADD;
     for (int e = f->begin[i]; e < f->begin[i + 1]; e++) {

@@ -1,4 +1,5 @@
-/* Building a graph: values, nodes, names. Every shape is inferred and checked when a node is added. */
+/* Building a graph: values, nodes, names. Every shape is inferred and checked when a node is
+ * added. */
 #include "graph/graph.h"
 
 #include <limits.h>

@@ -73,8 +73,8 @@ struct sl_model_header {
 SL_MUST_CHECK sl_err sl_graph_model_peek(const char *file, const char *text, size_t length,
                                          struct sl_arena *arena, struct sl_model_header *out);
 
-/* Runs statements of a program on a graph under construction. `values` are visible as _v0, _v1, ...;
- * `result` (may be NULL) receives the tensor assigned to _r. Errors have no line number. */
+/* Runs statements of a program on a graph under construction. `values` are visible as _v0, _v1,
+ * ...; `result` (may be NULL) receives the tensor assigned to _r. Errors have no line number. */
 struct sl_model_piece {
     const char *text, *scope;
     const int *values;

@@ -100,8 +100,8 @@ SL_MUST_CHECK sl_err sl_graph_model_parse_expr(struct sl_lex *lex, struct sl_are
 SL_MUST_CHECK sl_err sl_graph_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
                                                struct sl_expr **out);
 
-/* Limits: nesting of blocks, parentheses and calls; consecutive operators; items of a list; bytes of
- * the tree and the values of one text. */
+/* Limits: nesting of blocks, parentheses and calls; consecutive operators; items of a list; bytes
+ * of the tree and the values of one text. */
 enum {
     SL_MODEL_DEPTH = 64,
     SL_MODEL_CHAIN = 256,

@@ -73,8 +73,8 @@ static double *closure_sums(const struct search *s, bool behind) {
     return sums;
 }
 
-/* Upper bound on the work between two borders that a net crosses. The inner border includes a member
- * and its ancestors; the outer one excludes a member and its descendants. */
+/* Upper bound on the work between two borders that a net crosses. The inner border includes a
+ * member and its ancestors; the outer one excludes a member and its descendants. */
 static void find_spread(struct search *s) {
     const struct sl_dnnpart_groups *g = &s->groups;
     const double *before = closure_sums(s, false), *behind = closure_sums(s, true);

@@ -28,8 +28,8 @@ struct sl_dnnpart_groups {
 void sl_peers_dnnpart_group(struct sl_arena *arena, const struct sl_layers *layers,
                             struct sl_dnnpart_groups *out);
 
-/* Annealing without the rule that sets are contiguous (dnnpart_scatter.c). device_of: device of each
- * group (accelerators, then CPU cores); in: a plan that fits, out: the best plan found. */
+/* Annealing without the rule that sets are contiguous (dnnpart_scatter.c). device_of: device of
+ * each group (accelerators, then CPU cores); in: a plan that fits, out: the best plan found. */
 void sl_peers_dnnpart_scatter(struct sl_arena *arena, const struct sl_dnnpart_groups *groups,
                               const struct sl_peers_query *query, int *device_of);
 

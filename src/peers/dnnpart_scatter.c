@@ -3,8 +3,8 @@
  * load of the busiest device still bounds the throughput.
  *
  * Simulated annealing from the best contiguous plan. Moves: a group to another device, usually one
- * that holds a tensor of it; an exchange of two groups. A move changes the loads of two devices. The
- * energy is the logarithm of a sum of powers: close to the largest load, but sensitive to the
+ * that holds a tensor of it; an exchange of two groups. A move changes the loads of two devices.
+ * The energy is the logarithm of a sum of powers: close to the largest load, but sensitive to the
  * others. The number of moves is fixed and the random numbers are counter-based, so the same input
  * gives the same plan.
  */

@@ -1,5 +1,5 @@
-/* Branch and bound for the choice of options. All values are relative to the cheapest option of each
- * item: switching item i to option o saves `save` bytes and costs `loss`. */
+/* Branch and bound for the choice of options. All values are relative to the cheapest option of
+ * each item: switching item i to option o saves `save` bytes and costs `loss`. */
 #include "peers/knapsack.h"
 
 #include "base/sort.h"
@@ -144,9 +144,9 @@ static bool same_row(const struct solver *solver, int a, int b) {
     return true;
 }
 
-/* The first switch of row i to try. Exchange argument: if an earlier row that saves at least as much
- * at no higher loss is not switched, switching row i is no better than switching that one. Of equal
- * rows the later one need not save more. */
+/* The first switch of row i to try. Exchange argument: if an earlier row that saves at least as
+ * much at no higher loss is not switched, switching row i is no better than switching that one. Of
+ * equal rows the later one need not save more. */
 static int first_turn(const struct solver *solver, int i) {
     const struct row *row = &solver->rows[i];
     const struct turn *turn = &solver->turns[row->first];

@@ -28,8 +28,7 @@ struct sl_peers_query {
     int64_t cpus;                      /* cores that may take a set (dnn-max-load) */
     bool all_devices; /* pipedream-stage-time: no device may stay idle, as in the program */
     bool straight;    /* pipedream-stage-time: no replication */
-    bool
-        free_links; /* pipedream-stage-time: activations cost nothing (the default of the program) */
+    bool free_links;  /* pipedream-stage-time: activations cost nothing, the default */
     bool scattered;   /* dnn-max-load: sets need not be contiguous */
     int64_t effort;   /* limit on elementary steps of the search; 0: the default */
     int64_t until_ns; /* deadline by sl_clock_ns; then the best plan so far; 0: none */

@@ -289,8 +289,8 @@ static double dearest_cut(const struct search *s, double objective) {
     return objective * (1 + 1e-12) * fmax(max, top->bandwidth) / 2;
 }
 
-/* The number of states that takes a few seconds: work grows with its square (cube, with levels). All
- * `count` if that is not much more, because thinning loses plans. */
+/* The number of states that takes a few seconds: work grows with its square (cube, with levels).
+ * All `count` if that is not much more, because thinning loses plans. */
 static int states_max(const struct sl_peers_query *query, int count) {
     if (query->level_count > 1)
         return STATES_INNER;

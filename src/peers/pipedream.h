@@ -1,5 +1,5 @@
-/* pipedream-stage-time: states (antichains of the graph) and their sums. See pipedream.c. Private to
- * pipedream*.c. */
+/* pipedream-stage-time: states (antichains of the graph) and their sums. See pipedream.c. Private
+ * to pipedream*.c. */
 #ifndef SL_PEERS_PIPEDREAM_H
 #define SL_PEERS_PIPEDREAM_H
 

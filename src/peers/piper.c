@@ -1,5 +1,5 @@
-/* piper-tps: the time per sample of Piper (Tarnawski, Narayanan, Phanishayee; NeurIPS 2021), as in its
- * algo.cpp, and a planner for it.
+/* piper-tps: the time per sample of Piper (Tarnawski, Narayanan, Phanishayee; NeurIPS 2021), as in
+ * its algo.cpp, and a planner for it.
  *
  * A stage S runs on d replicas of t devices; each layer takes one option for degree t. N is the
  * number of micro-batches per batch, d divides N, and with y = ceil(sum of d of this and all later

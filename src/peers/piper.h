@@ -60,8 +60,8 @@ void sl_peers_piper_tabulate(struct sl_piper *piper, struct sl_piper_cuts *cuts)
 void sl_peers_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smaller,
                         struct sl_piper_sums *out);
 
-/* Minimum over the options of this degree of time lost per byte saved, against the fast option, with
- * `in_flight` micro-batches; INFINITY: no option saves bytes. */
+/* Minimum over the options of this degree of time lost per byte saved, against the fast option,
+ * with `in_flight` micro-batches; INFINITY: no option saves bytes. */
 double sl_peers_piper_rate(struct sl_piper *piper, int tensor, int in_flight);
 
 /* The price of a stage: time per micro-batch with options that fit and cost at most `enough`.

@@ -12,7 +12,8 @@ static double sync_bytes(const struct sl_piper *piper, int ti, int layer, int po
     return least < INFINITY ? least : 0;
 }
 
-/* Traffic of each end of each edge. `which`: 0 fast at the source, 1 fast at the target, 2, 3 low. */
+/* Traffic of each end of each edge. `which`: 0 fast at the source, 1 fast at the target, 2, 3
+ * low. */
 static double *edge_ends(struct sl_piper *piper, int ti, int which) {
     const struct sl_layers *layers = piper->layers;
     double *bytes = SL_NEW(piper->arena, double, layers->edge_count + 1);

@@ -1,11 +1,11 @@
-/* The bottleneck search of piper-tps and dnn-max-load: the smallest T such that every stage takes at
- * most T.
+/* The bottleneck search of piper-tps and dnn-max-load: the smallest T such that every stage takes
+ * at most T.
  *
- * A sweep visits the downsets from the full one to the empty one, so a stage knows its later stages.
- * Each downset keeps the states (devices used, replicas of later stages) that no other state
- * dominates: fewer devices leave more for the rest, fewer later replicas mean fewer micro-batches in
- * flight. For one limit T only the smallest replication of a stage within T matters, so a sweep is
- * cheap. Bisection on real plans finds the best T:
+ * A sweep visits the downsets from the full one to the empty one, so a stage knows its later
+ * stages. Each downset keeps the states (devices used, replicas of later stages) that no other
+ * state dominates: fewer devices leave more for the rest, fewer later replicas mean fewer
+ * micro-batches in flight. For one limit T only the smallest replication of a stage within T
+ * matters, so a sweep is cheap. Bisection on real plans finds the best T:
  *
  *     lower bound ----- infeasible T ------[ gap ]------ objective of the best plan so far
  *

@@ -1,5 +1,5 @@
-/* Bytes of a stage on a worker, computed from the programs that run there. Planner, verifier and run
- * use this one source. */
+/* Bytes of a stage on a worker, computed from the programs that run there. Planner, verifier and
+ * run use this one source. */
 #ifndef SL_PLAN_BYTES_H
 #define SL_PLAN_BYTES_H
 

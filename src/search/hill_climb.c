@@ -84,7 +84,8 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* Larger or smaller micro-batches on one stage, if a row gives the same schedule for mixed sizes. */
+/* Larger or smaller micro-batches on one stage, if a row gives the same schedule for mixed
+ * sizes. */
 static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     const struct sl_search_query *query = c->pool->query;
     struct sl_candidate own = *move;

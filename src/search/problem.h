@@ -97,8 +97,8 @@ static inline const struct sl_unit_time *sl_search_problem_times(const struct sl
     return p->times + ((int64_t)size * p->machine->kind_count + kind) * p->unit_count;
 }
 
-/* Bytes of an element of an activation, and per parameter of weights, gradients and the extra copies
- * that the optimizer keeps. */
+/* Bytes of an element of an activation, and per parameter of weights, gradients and the extra
+ * copies that the optimizer keeps. */
 struct sl_precision {
     const char *name, *brief;
     enum sl_math math;

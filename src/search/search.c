@@ -81,9 +81,9 @@ static bool is_before(const struct sl_candidate_entry *a, const struct sl_candid
     return a->score.step_ns < b->score.step_ns;
 }
 
-/* Planners simulate large candidates folded; the best one was then simulated as a whole. Do the same
- * with runners-up, so that they compare. One that is better and fits becomes the best. Beyond a
- * limit of passes their times are scaled like that of the best (best_ns: its folded time). */
+/* Planners simulate large candidates folded; the best one was then simulated as a whole. Do the
+ * same with runners-up, so that they compare. One that is better and fits becomes the best. Beyond
+ * a limit of passes their times are scaled like that of the best (best_ns: its folded time). */
 static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
                            int64_t best_ns, struct sl_search *out) {
     int64_t max = spec->planner->replays ? spec->planner->replays : PASSES_MAX;
@@ -188,8 +188,8 @@ static bool fits_with(const struct sl_search_spec *spec, double times) {
     return err == SL_OK && fits;
 }
 
-/* The factor of memory with which a plan fits, to a few percent; 0: not found, or the problem is too
- * large to repeat the search. */
+/* The factor of memory with which a plan fits, to a few percent; 0: not found, or the problem is
+ * too large to repeat the search. */
 static double find_memory(const struct sl_search_spec *spec) {
     enum { DOUBLINGS = 8, HALVINGS = 5, LARGE = 1 << 14 };
     const struct sl_problem *p = spec->query.problem;

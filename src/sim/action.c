@@ -177,8 +177,8 @@ static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
     return remote;
 }
 
-/* Are the output buffers free? Raises *start to the end of their last transfer. Local pieces need no
- * output buffer. */
+/* Are the output buffers free? Raises *start to the end of their last transfer. Local pieces need
+ * no output buffer. */
 static bool outputs_free(struct turn *t, int64_t *start) {
     bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->in_count : t->stage->out_count;

@@ -1,4 +1,4 @@
-/* Cost tables: text there and back, interpolation, files that are wrong. */
+/* Cost tables: text round trip, interpolation, wrong files. */
 #include "cost/cost.h"
 #include "support/texts.h"
 
@@ -37,7 +37,7 @@ static void round_trip(void **state) {
     const struct sl_cost *c;
     assert_int_equal(read_text(&arena, good, &c), SL_OK);
     assert_true(c->tempo.workers == 2 && c->tempo.passes == 3);
-    assert_int_equal(sl_tempo_at(&c->tempo, 3, 3), 1400000); /* both go round */
+    assert_int_equal(sl_tempo_at(&c->tempo, 3, 3), 1400000); /* both wrap around */
     sl_cost_write(c, &text);
     assert_string_equal(text.at, good);
     sl_text_free(&text);
@@ -53,9 +53,9 @@ static void look_up(void **state) {
     assert_true(sl_cost_find(c, 0xa1, 2, &row) && row.f == 100 && row.i == 200 && row.w == 300);
     assert_true(sl_cost_find(c, 0xa1, 4, &row) && row.f == 180);
     assert_true(sl_cost_find(c, 0xa1, 3, &row) && row.f == 140 && row.i == 290 && row.w == 430);
-    assert_true(sl_cost_find(c, 0xa1, 8, &row) && row.f == 340); /* the slope goes on */
+    assert_true(sl_cost_find(c, 0xa1, 8, &row) && row.f == 340); /* last slope */
     assert_true(sl_cost_find(c, 0xa1, 1, &row) && row.f == 60);
-    assert_true(sl_cost_find(c, 0xb2, 8, &row) && row.f == 14); /* one size: in proportion */
+    assert_true(sl_cost_find(c, 0xb2, 8, &row) && row.f == 14); /* one size: proportional */
     assert_false(sl_cost_find(c, 0xa2, 2, &row));
     sl_arena_free(&arena);
 }

@@ -1,4 +1,4 @@
-/* Machines: text there and back, what lies between devices, and files that are wrong. */
+/* Machines: text round trip, links between devices, wrong files. */
 #include "cost/machine.h"
 #include "support/texts.h"
 

@@ -1,5 +1,5 @@
-/* Autodiff as a transformation of graphs: what is emitted, in which order, with which tag. That the
- * numbers are right is shown by tests/table/test_op_grad.c. */
+/* Autodiff as a graph transformation: emitted nodes, their order and their tags. The values are
+ * tested by tests/table/test_op_grad.c. */
 #include "op/registry.h"
 
 #include <math.h>
@@ -117,13 +117,13 @@ static void one_node_may_use_a_parameter_twice(void **state) {
     sl_graph_close(g);
 }
 
-/* ---- what is not emitted ---- */
+/* ---- nodes that are not emitted ---- */
 
 static void dead_gradients_are_not_emitted(void **state) {
     (void)state;
     struct sl_graph *g = open_graph();
     int x = input(g, "x", SL_SHAPE(2, 1, 1, 5)), w = param(g, "w", SL_SHAPE(2, 0, 5, 3));
-    int h = apply(g, "tanh", x, -1); /* of data: nothing behind it can be trained */
+    int h = apply(g, "tanh", x, -1); /* of data: needs no gradient */
     int y = apply(g, "matmul", h, w);
     int aside = apply(g, "tanh", y, -1); /* reaches no loss */
     must(sl_graph_output(g, "aside", apply(g, "tanh", aside, -1)));
@@ -154,7 +154,7 @@ static void weights_are_split_from_activations(void **state) {
     assert_int_equal(g->grads.count, 3);
     for (int64_t i = 0; i < g->grads.count; i++)
         assert_int_equal(maker(g, g->grads.at[i].value)->pass, SL_PASS_W);
-    /* I: the loss's broadcast and one dx; all else, through the view of w2 too, is W. */
+    /* I: the broadcast of the loss and one dx. The rest is W, also through the view of w2. */
     assert_int_equal(count_nodes(g, "matmul", SL_PASS_I), 1);
     assert_int_equal(count_nodes(g, "matmul", SL_PASS_W), 2);
     assert_int_equal(count_nodes(g, "sum_to", SL_PASS_W), 1);
@@ -188,7 +188,7 @@ static void readers_are_added_last_first(void **state) {
     assert_int_equal(maker(g, inner->in[0])->of, first + 2);
     assert_int_equal(maker(g, inner->in[1])->of, first + 1);
     assert_int_equal(maker(g, outer->in[1])->of, first);
-    assert_int_equal(inner->of, first + 1); /* each reader adds its own to what arrived */
+    assert_int_equal(inner->of, first + 1); /* each reader adds its own contribution */
     assert_int_equal(outer->of, first);
     assert_int_equal(outer->pass, SL_PASS_I);
     sl_graph_close(g);
@@ -280,7 +280,7 @@ static void gradients_of_a_wrong_shape_are_refused(void **state) {
 
 /* A chain in which every value has two readers and every node a parameter. */
 static double time_chain(int length, int64_t *nodes) {
-    clock_t start = clock(); /* of the processor: other work on the machine is not ours */
+    clock_t start = clock(); /* CPU time: independent of other load */
     struct sl_graph *g = open_graph();
     int x = input(g, "x", SL_SHAPE(2, 1, 1, 3));
     for (int i = 0; i < length; i++) {
@@ -308,7 +308,7 @@ static void time_and_nodes_grow_linearly(void **state) {
     }
     print_message("%lld nodes in %.1f ms, %lld in %.1f ms\n", (long long)few, few_s * 1e3,
                   (long long)many, many_s * 1e3);
-    /* What does not grow: the loss, and the first layer, whose input needs no gradient. */
+    /* Constant part: the loss, and the first layer, whose input needs no gradient. */
     int64_t each = (many - few) / (MANY - FEW);
     assert_true(many - few == each * (MANY - FEW) && each <= 8);
     assert_true(many_s < 8 * (MANY / FEW) * few_s);

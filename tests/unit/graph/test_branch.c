@@ -20,7 +20,7 @@ static void must(sl_err err) {
 
 /* ---- building ---- */
 
-/* mix: any number of tensors [B,4] into one; what random graphs are made of. */
+/* mix: any number of tensors [B,4] into one; the only op of random graphs. */
 static sl_err infer_mix(struct sl_infer *c) {
     c->out[0] = SL_SHAPE(2, 1, 1, 4);
     return SL_OK;
@@ -236,7 +236,7 @@ struct brute {
     int found_count, skip_count;
 };
 
-/* What can be reached from `from` inside `within`. */
+/* Nodes reachable from `from` inside `within`. */
 static unsigned reach(const unsigned *out, unsigned from, unsigned within) {
     unsigned seen = from & within, before = 0;
     while (seen != before) {
@@ -269,7 +269,7 @@ static void drop_skips(struct brute *g) {
         }
 }
 
-/* The cuts of a set of nodes: without one of them no way in leads to a way out. */
+/* The cuts of a set of nodes: every path from an entry to an exit passes each of them. */
 static unsigned brute_cuts(const struct brute *g, unsigned set) {
     unsigned entries = 0, exits = 0, cuts = 0;
     for (int i = 0; i < g->count; i++) {
@@ -419,7 +419,7 @@ enum { MANY = 100000 };
 
 enum shape { CHAIN, RESIDUAL, NESTED_SKIPS, CHAINS, ANYTHING, NESTED_FORKS, FAR_JOINS, SHAPES };
 
-/* What node n reads: in[0] holds the node before it. */
+/* The inputs of node n; in[0] is the node before it. */
 static void choose(const struct sl_graph *graph, enum shape shape, int n, int in[3]) {
     const struct sl_node *nodes = graph->nodes.at;
     int back = n - MANY / 3; /* NESTED_FORKS: after the forks, a side and a join for each */
@@ -473,7 +473,7 @@ static struct sl_graph *large_graph(enum shape shape) {
     return graph;
 }
 
-/* A quadratic walk would take minutes here: the test's own limit catches it. */
+/* A quadratic algorithm would take minutes: the time limit of the test catches it. */
 static void large_graphs_take_little_time(void **state) {
     (void)state;
     for (enum shape shape = 0; shape < SHAPES; shape++) {

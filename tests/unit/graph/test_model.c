@@ -55,7 +55,7 @@ static void expect_error(const char *text, const char *message) {
 
 static void test_scopes(void **state) {
     (void)state;
-    /* A round assigns what exists outside; what it defines ends with it. */
+    /* A round assigns outer names; its own names end with it. */
     expect_flat(
         "input x : float[B,2]\nrepeat i in 0..2 { y = relu(x)\n x = y }\nloss reduce_sum(x)",
         "input x : float[B,2]\n_0 = relu(x)\n_1 = relu(_0)\n_2 = reduce_sum(_1, axes = [0,1])"
@@ -65,8 +65,8 @@ static void test_scopes(void **state) {
     /* The blocks of an if share the names around them. */
     expect_flat("input x : float[B,2]\nif 1 { y = relu(x) } else { y = x }\nloss reduce_sum(y)",
                 "input x : float[B,2]\n_0 = relu(x)\n_1 = reduce_sum(_0, axes = [0,1])\nloss _1\n");
-    /* A function sees the top level and its own names, not its caller's; it cannot change the top.
-     */
+    /* A function sees the top level and its own names, not its caller's, and cannot assign the top
+     * level. */
     expect_flat("size N = 2\ninput x : float[B,2]\nfn f(a) { x = a * N\n return x }\ny = f(x)\n"
                 "loss reduce_sum(x)",
                 "input x : float[B,2]\nscope f\n_0 = scale(x, by = 2)\nscope\n"
@@ -271,7 +271,7 @@ static void test_peek(void **state) {
     assert_string_equal(header.name, "a-b.c");
     assert_string_equal(header.brief, "what it is");
     assert_int_equal(sl_graph_model_peek("dir/my model..x.model", "", 0, &arena, &header), SL_OK);
-    assert_string_equal(header.name, "my_model._x"); /* what a name may not hold */
+    assert_string_equal(header.name, "my_model._x"); /* illegal characters become '_' */
     sl_arena_free(&arena);
 }
 

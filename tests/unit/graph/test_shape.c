@@ -19,7 +19,7 @@ static void text_shows_the_batch(void **state) {
     text_is(SL_SHAPE(3, 1, 1, 128, 64), "[B,128,64]");
     text_is(SL_SHAPE(2, 1, 5, 7), "[B*5,7]");
     text_is(SL_SHAPE(3, 2, 3, 1, 7), "[3,B,7]");
-    const int64_t big = INT64_MIN; /* the longest text there is fits */
+    const int64_t big = INT64_MIN; /* the longest possible text fits */
     text_is(SL_SHAPE(1, 1, big), "[B*-9223372036854775808]");
     struct sl_shape longest = SL_SHAPE(6, 63, big, big, big, big, big, big);
     char text[SL_SHAPE_TEXT];

@@ -63,7 +63,7 @@ static void backward_is_counted_by_tag(void **state) {
     must(sl_graph_autodiff(graph));
     sl_graph_stats(graph, &stats);
     assert_int_equal(stats.forward_nodes, 7);
-    /* dw = x' dh, du = x' dg, dv = y' dz; x itself is asked for no gradient. */
+    /* dw = x' dh, du = x' dg, dv = y' dz; x needs no gradient. */
     assert_int_equal((int)stats.weight_grad_flops, 60 + 60 + 140);
     /* dy = dz v', dh = dy * g, dg = dy * h; the broadcast of dz may count its 14. */
     assert_true(stats.input_grad_flops >= 140 + 10 + 10 && stats.input_grad_flops <= 174);

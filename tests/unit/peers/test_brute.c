@@ -42,7 +42,7 @@ static void join(struct random_graph *g, int from, int to, double cost) {
         g->edges[g->edge_count++] = (struct sl_layer_edge){from, to, cost};
 }
 
-/* 0 chain, 1 series-parallel (branches that part and meet), 2 general with one source. */
+/* 0 chain, 1 series-parallel (fork and join), 2 general with one source. */
 static void draw_shape(struct random_graph *g, int shape, int count) {
     g->count = count;
     for (int i = 1; i < count; i++) {
@@ -75,15 +75,15 @@ static const struct sl_layers *freeze(struct sl_arena *arena, struct random_grap
     return layers;
 }
 
-/* A search that is stopped has a plan that is worth what it says, and bounds that hold. */
+/* A stopped search returns a plan with the reported objective, and valid bounds. */
 static void stop_early(const char *model, const struct sl_layers *layers,
                        const struct sl_peers_query *query, double brute, uint64_t number) {
     struct sl_peers_query limited = *query;
     struct sl_arena arena = {0};
     struct sl_peers_plan plan;
     const char *reason = "";
-    limited.effort = (int64_t)(number % 7) * 40; /* 0: as usual */
-    limited.until_ns = number % 3 == 0;          /* long ago */
+    limited.effort = (int64_t)(number % 7) * 40; /* 0: the default */
+    limited.until_ns = number % 3 == 0;          /* a deadline in the past */
     sl_err err = sl_peers_plan(sl_peers_cost_model_of(model), &arena, layers, &limited, &plan);
     stopped[0] += err == SL_OK && plan.timed_out;
     stopped[1] += err == SL_OK && !plan.timed_out && !plan.proven;
@@ -232,7 +232,7 @@ static void test_dnnpart(void **state) {
 
 /* ---- pipedream ---- */
 
-/* The bound for large graphs holds on small ones, too, whatever plan is known; is it any good? */
+/* The bound for large graphs also holds on small ones, for any known plan; measures its gap. */
 static bool check_bound(struct sl_arena *arena, const struct sl_layers *layers,
                         const struct sl_peers_query *query, double brute) {
     struct sl_pipedream_graph graph;
@@ -289,7 +289,7 @@ static void test_stopped(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_piper), cmocka_unit_test(test_dnnpart),
-        cmocka_unit_test(test_pipedream), cmocka_unit_test(test_stopped), /* by the tests before */
+        cmocka_unit_test(test_pipedream), cmocka_unit_test(test_stopped), /* counters */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

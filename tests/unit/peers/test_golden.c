@@ -24,7 +24,7 @@ struct golden {
     double bandwidth[2], memory;
     int64_t micro, cpus;
     double published;
-    bool beaten; /* ours is better; else equal as far as it was printed */
+    bool beaten; /* ours is better; else equal to the printed digits */
 };
 
 static const struct golden goldens[] = {
@@ -143,7 +143,7 @@ static void check_golden(const struct golden *golden, const char *path) {
     sl_arena_free(&arena);
 }
 
-/* What Scotch and ten local searches of dnn-partitioning reach without contiguity. */
+/* The results of Scotch and of ten local searches in dnn-partitioning, without contiguity. */
 static void test_scattered(void **state) {
     static const struct golden rows[] = {
         {.file = "LayerGraphs-bert24_training.json", .level = {6}, .published = 39.9432},

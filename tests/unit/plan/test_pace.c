@@ -1,4 +1,4 @@
-/* How often a run saves itself: worked examples, and no cost above the share. */
+/* The checkpoint interval: worked examples, and no cost above the share. */
 #include "base/rng.h"
 #include "plan/pace.h"
 
@@ -18,7 +18,7 @@ static void worked_examples(void **state) {
         {{.share = 0.03, .step_ns = 10, .stall_ns = 7, .cpu_ns = 23}, 100},
         /* 3 % would be every second step, but the disk needs five of them */
         {{.share = 0.03, .step_ns = 100, .stall_ns = 2, .cpu_ns = 4, .write_ns = 500}, 5},
-        /* nothing is gained by saving more often than this */
+        /* the minimum time between saves */
         {{.share = 0.03, .step_ns = 100, .stall_ns = 1, .least_ns = 1700}, 17},
         {{.share = 0.03, .step_ns = 1000000, .stall_ns = 1}, 1},
         {{.share = 0.03, .step_ns = 0, .stall_ns = 3}, 100},
@@ -40,7 +40,7 @@ static void never_above_the_share(void **state) {
         int64_t steps = sl_plan_pace_steps(&pace);
         assert_true(sl_plan_pace_cost(&pace, steps) <= pace.share * (1 + 1e-12));
         assert_true(steps * pace.step_ns >= pace.least_ns && steps * pace.step_ns >= pace.write_ns);
-        /* and no more seldom than it must be */
+        /* and the interval is minimal */
         int64_t less = (steps - 1) * pace.step_ns;
         assert_true(steps == 1 || less < pace.least_ns || less < pace.write_ns ||
                     sl_plan_pace_cost(&pace, steps - 1) > pace.share * (1 - 1e-12));

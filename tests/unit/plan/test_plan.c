@@ -1,4 +1,4 @@
-/* Plans: text round trip, derived facts, and what the checker refuses. */
+/* Plans: text round trip, derived fields, and refusals of the checker. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

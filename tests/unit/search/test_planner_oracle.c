@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ALL = 1 << 30 }; /* nodes: the search ends by itself */
+enum { ALL = 1 << 30 }; /* effort: no limit on nodes */
 
 static const char *const schedules[] = {"1f1b", "gpipe", "2bw", "zb-graph"};
 
@@ -39,7 +39,7 @@ static void bottleneck(void **state) {
             fail_msg("case %lld (%d units, %d devices, %s): brute %lld, search %lld", (long long)i,
                      p->unit_count, p->machine->device_count, schedule, (long long)want,
                      (long long)got);
-        if (found.at.count) { /* the plan is what its bottleneck says */
+        if (found.at.count) { /* the plan has the reported bottleneck */
             struct sl_candidate_detail detail;
             sl_search_candidate_expand(&arena, p, &found.at.at[0], &detail);
             assert_int_equal(sl_search_candidate_bottleneck(&detail, NULL), got);
@@ -106,7 +106,7 @@ static void simulated(void **state) {
     assert_true(fitting > count / 2 && proven == fitting);
 }
 
-/* The same on machines where it matters which device does what. */
+/* The same on machines of different devices. */
 static void placed(void **state) {
     (void)state;
     int64_t count = test_count(2000), fitting = 0, moved = 0;
@@ -134,7 +134,7 @@ static void placed(void **state) {
     assert_true(fitting > count / 2 && moved > count / 20);
 }
 
-/* The same where every stage may have its own micro-batch size. */
+/* The same with a micro-batch size per stage. */
 static void sized(void **state) {
     (void)state;
     int64_t count = test_count(2000), fitting = 0, differ = 0;
@@ -161,7 +161,7 @@ static void sized(void **state) {
     assert_true(fitting > count / 2 && differ > 0);
 }
 
-/* The text of a schedule; `plan` may have gone through a file. */
+/* The text of a schedule; `plan` may come from a file. */
 static struct sl_text sched_text(struct sl_arena *arena, const struct sl_plan *plan,
                                  const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_sched *sched;
@@ -173,7 +173,7 @@ static struct sl_text sched_text(struct sl_arena *arena, const struct sl_plan *p
     return text;
 }
 
-/* Who runs a plan file builds the very schedule that the planner has simulated. */
+/* A plan read from a file gives the schedule that the planner simulated. */
 static void files_run_as_simulated(void **state) {
     (void)state;
     int64_t count = test_count(2000), fitting = 0, timed = 0;
@@ -219,7 +219,7 @@ static void files_run_as_simulated(void **state) {
     assert_true(fitting > count / 2 && timed > 0);
 }
 
-/* sluice offers what the others offer. */
+/* sluice is never worse than another planner. */
 static void never_loses(void **state) {
     (void)state;
     int64_t count = test_count(1500);

@@ -1,4 +1,4 @@
-/* The same question gets the same plan from any number of threads. */
+/* The plan does not depend on the number of threads. */
 #include "support/problem_cases.h"
 
 #include <setjmp.h>
@@ -81,7 +81,7 @@ static void look(void *ctx, const char *phase, const struct sl_search_result *so
     watch->calls++;
 }
 
-/* Progress never gets worse; a search without time says that it did not finish. */
+/* The best step in progress reports never grows; a search past its deadline reports timed_out. */
 static void progress_and_time(void **state) {
     (void)state;
     const struct sl_planner *planner;

@@ -1,9 +1,9 @@
-/* What planners play is what a run does.
+/* Planners simulate what a run does.
  *
- * Two stages with F 11 and B 30 behind a wire of 31 ns: a micro-batch is on its way for
- * 11 + 31 + 11 + 30 + 31 + 30 = 144 ns. With 2 of them in flight, as windows of 1F1B allow, one
- * ends every 72; the slack that 2bw takes by itself makes it 3: every 48. Who begins to receive
- * only after the pass before has ended: every 30 + 31 = 61.
+ * Two stages with F 11 and B 30, and a wire of 31 ns: a micro-batch takes
+ * 11 + 31 + 11 + 30 + 31 + 30 = 144 ns. With 2 in flight, the window of 1F1B, one ends every 72 ns.
+ * The default slack of 2bw makes it 3 in flight: every 48 ns. If a receive started only after the
+ * previous pass: every 30 + 31 = 61 ns.
  */
 #include "search/bound.h"
 #include "search/candidate.h"
@@ -23,7 +23,7 @@ static const struct sl_unit units[] = {{.name = "a", .params = 40, .stash = STAS
 static const struct sl_unit_time times[] = {{11, 13, 17, 0}, {11, 13, 17, 0}};
 static const struct sl_search_tensor wire = {.to = (int[]){1}, .to_count = 1, .sample_bytes = 31};
 
-/* With `tempo` in out->step_ns what a run is said to take. */
+/* With a `tempo`, out->step_ns is the forecast. */
 static struct sl_candidate_score score_at(const char *schedule, int64_t memory,
                                           struct sl_tempo tempo, bool recompute) {
     struct sl_arena arena = {0};
@@ -61,8 +61,8 @@ static struct sl_candidate_score score(const char *schedule, int64_t memory) {
     return score_at(schedule, memory, (struct sl_tempo){0}, false);
 }
 
-/* Steps are counted from the first one, which waits for the verdict of all and so comes late: the
- * mean of 63 is up to 1/64 short. */
+/* The mean counts from the first step, which is late because it waits for the global step: the mean
+ * of 63 is up to 1/64 too short. */
 static void assert_pace(struct sl_candidate_score score, int64_t step_ns) {
     assert_in_range(score.sim_ns, step_ns - step_ns / 64 - 1, step_ns);
 }
@@ -74,7 +74,7 @@ static void test_2bw_takes_slack(void **state) {
     assert_pace(loose, THREE_NS);
 }
 
-/* No memory for a third stash, and it is played as the run then goes: without slack. */
+/* Without memory for a third stash, the simulation has no slack, like the run. */
 static void test_2bw_without_memory(void **state) {
     (void)state;
     int64_t enough = score("2bw", 1 << 20).peak_bytes;
@@ -85,7 +85,7 @@ static void test_2bw_without_memory(void **state) {
     assert_true(score("2bw", 1).over_bytes > 0);
 }
 
-/* Schedules that are there to save memory are played as they stand. */
+/* Schedules that save memory have no default slack. */
 static void test_others_take_none(void **state) {
     (void)state;
     assert_pace(score("stash", 1 << 20), TWO_NS);
@@ -96,8 +96,8 @@ static int64_t forecast(const char *schedule, const int32_t *millionths, int wor
         .step_ns;
 }
 
-/* Of 1f1b on two stages, m micro-batches: the last stage works without a pause but for what the
- * first micro-batch takes to come and the last one to go back. */
+/* 1f1b on two stages: the last stage is idle only until the first micro-batch arrives and while the
+ * last gradient goes back. */
 static void test_forecast(void **state) {
     (void)state;
     const int32_t even[] = {SL_TEMPO_EVEN}, twice[] = {2 * SL_TEMPO_EVEN};
@@ -107,19 +107,19 @@ static void test_forecast(void **state) {
     for (int i = 0; i < 3; i++) {
         int64_t plain = score(names[i], 1 << 20).sim_ns, all = forecast(names[i], twice, 1, 1);
         assert_int_equal(forecast(names[i], even, 1, 1), plain);
-        assert_true(all > plain && all <= 2 * plain); /* messages take what they took */
+        assert_true(all > plain && all <= 2 * plain); /* the time of messages does not change */
         int64_t one = forecast(names[i], slow, 2, 1);
         assert_true(one > plain && one < all);
-        /* In the mean twice as long, and never both together: whoever is slow holds the other. */
+        /* Mean factor 2, never on both workers at once: the slow one delays the other. */
         assert_true(forecast(names[i], turns, 2, 2) > plain);
     }
-    int64_t pass = 11 + 30; /* one worker waits for the other: never more than that */
+    int64_t pass = 11 + 30; /* upper bound: one worker waits for the other */
     assert_true(forecast("gpipe", slow, 2, 1) - score("gpipe", 1 << 20).sim_ns >=
                 (MICROS - 2) * pass / 2);
 }
 
-/* The first stage computes again while the first gradient is on its way, as runs do. */
-static void test_forecast_computes_again_early(void **state) {
+/* The first stage recomputes while the first gradient is in transit, as in a run. */
+static void test_forecast_recomputes_early(void **state) {
     (void)state;
     const int32_t even[] = {SL_TEMPO_EVEN};
     struct sl_candidate_score said =
@@ -133,7 +133,7 @@ struct told {
     int64_t f;
 };
 
-/* Two replicas of each stage, so many micro-batches that searches play one pipeline for both. */
+/* Two replicas of each stage, and enough micro-batches for a folded simulation. */
 static struct sl_candidate_score replicas(bool fast, struct told told, int64_t *bound) {
     enum { MANY = 1000, PARAMS = 100000 };
     const struct sl_unit large[] = {{.name = "a", .params = PARAMS}, {.name = "b"}};
@@ -173,8 +173,8 @@ static struct sl_candidate_score replicas(bool fast, struct told told, int64_t *
     return out;
 }
 
-/* Steps into another version may be faster than all at once, and so are the bounds then; replicas
- * reduce before them all the same. */
+/* Steps into a new version may be faster than other steps; then the bounds are smaller, too.
+ * Replicas still reduce before them. */
 static void test_versions(void **state) {
     (void)state;
     const double rates[] = {0, 1e8, 1e9, 1e10};
@@ -190,8 +190,8 @@ static void test_versions(void **state) {
     }
 }
 
-/* What is computed again may take less than the first time, in bounds, too. */
-static void test_again(void **state) {
+/* A recomputation may be faster than the forward pass, also in bounds. */
+static void test_recompute_ratio(void **state) {
     (void)state;
     const char *const schedules[] = {"1f1b", "gpipe", "2bw"};
     for (int i = 0; i < SL_COUNT(schedules); i++)
@@ -208,8 +208,8 @@ int main(void) {
                                        cmocka_unit_test(test_2bw_without_memory),
                                        cmocka_unit_test(test_others_take_none),
                                        cmocka_unit_test(test_forecast),
-                                       cmocka_unit_test(test_forecast_computes_again_early),
+                                       cmocka_unit_test(test_forecast_recomputes_early),
                                        cmocka_unit_test(test_versions),
-                                       cmocka_unit_test(test_again)};
+                                       cmocka_unit_test(test_recompute_ratio)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* Simulated step times, bubbles and peaks against the closed formulas, to the nanosecond.
  *
- * Letters: F, I, W and B = I + W are the times of one stage. Bubble = end - busy of a worker. Where
- * a paper's formula is an approximation or has an assumption of its own, the comment says so, the
- * exact value is pinned, and the formula is checked where its assumption holds.
+ * F, I, W and B = I + W are the times of one stage. Bubble = end - busy of a worker. If a paper's
+ * formula is an approximation or has an assumption, the comment states it; the exact value is
+ * pinned, and the formula is checked where its assumption holds.
  */
 #include "base/text.h"
 #include "sched/schedule.h"
@@ -43,7 +43,7 @@ static const struct sl_plan *with_bytes(struct sl_arena *arena, const struct sl_
     struct sl_edge *edges = SL_NEW(arena, struct sl_edge, plan->edge_count);
     memcpy(edges, plan->edges, sizeof *edges * (size_t)plan->edge_count);
     for (int i = 0; i < plan->edge_count; i++)
-        edges[i].sample_bytes = 0; /* the formulas know no message buffers */
+        edges[i].sample_bytes = 0; /* the formulas have no message buffers */
     draft.edges = edges;
     assert_int_equal(sl_plan_build(arena, &draft, &plan), SL_OK);
     return plan;
@@ -123,8 +123,8 @@ static void peak_is(const struct run *run, const char *name, int worker, int64_t
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Bubble (p-1)(F+B); in flight m (gpipe) and min(p-r, m) (1f1b): Huang et al. 2019 (GPipe),
- * Narayanan et al. 2021 (PipeDream-Flush). Exact for all m. */
+/* Huang et al. 2019 (GPipe), Narayanan et al. 2019 (PipeDream): bubble (p-1)(F+B); in flight m
+ * (gpipe) and min(p-r, m) (1f1b). Exact for all m. */
 static void gpipe_and_1f1b(void **state) {
     static const char *const names[] = {"gpipe", "1f1b"};
     (void)state;
@@ -145,8 +145,9 @@ static void gpipe_and_1f1b(void **state) {
                 }
 }
 
-/* D.9: bubble (p-1)(F+B) of one chunk = (p-1)(tF+tB)/v; rank r holds 2(p-r-1) + (v-1)p + 1 chunks,
- * on rank 0 p(1 + (p-1)/(pv)) micro-batches of a device's layers. Exact (m a multiple of p). */
+/* Narayanan et al. 2021 (Megatron-LM): bubble (p-1)(F+B) of one chunk = (p-1)(tF+tB)/v; rank r
+ * holds 2(p-r-1) + (v-1)p + 1 chunks, on rank 0 p(1 + (p-1)/(pv)) micro-batches of a device's
+ * layers. Exact (m a multiple of p). */
 static void interleaved(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++)
@@ -162,9 +163,10 @@ static void interleaved(void **state) {
             }
 }
 
-/* D.10: bubble (p-1)(F+I-W), which supposes W <= I; with longer W the last stage's skew of (p-1)F
- * remains, so exactly (p-1) max(F, F+I-W). Peak (p-r) stash + r kept; ours is one `kept` more on
- * every stage, because I writes what it keeps before it gives its stash back (m >= p). */
+/* Qi et al. 2023 (Zero Bubble): bubble (p-1)(F+I-W), which assumes W <= I; with longer W the skew
+ * of the last stage, (p-1)F, remains, so exactly (p-1) max(F, F+I-W). Peak (p-r) stash + r kept;
+ * ours is one `kept` more on every stage, because I writes its kept tensors before it frees its
+ * stash (m >= p). */
 static void zb_h1(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++)
@@ -182,9 +184,9 @@ static void zb_h1(void **state) {
             }
 }
 
-/* D.10: bubble (p-1)(F+I-2W) *per stage*, at least 0, in the stage's own window; the skew of (p-1)F
- * between first and last stage is not in the formula, so end - busy is (p-1) max(F, F+I-2W). Peak
- * (2p-1) stash on stage 0; m >= 2p-1 is assumed. */
+/* Qi et al. 2023 (Zero Bubble): bubble max(0, (p-1)(F+I-2W)) *per stage*, in the stage's own
+ * window. The formula omits the skew of (p-1)F between first and last stage, so end - busy is (p-1)
+ * max(F, F+I-2W). Peak (2p-1) stash on stage 0; assumes m >= 2p-1. */
 static void zb_h2(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++)
@@ -203,8 +205,7 @@ static void zb_h2(void **state) {
             }
 }
 
-/* Without a barrier between iterations the skew of H2 is hidden: a step takes what its work takes.
- */
+/* Without a barrier between iterations the skew of H2 is hidden: a step takes only its work. */
 static void zb_h2_steady(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++) {
@@ -216,9 +217,9 @@ static void zb_h2_steady(void **state) {
     }
 }
 
-/* D.10: no bubble within a stage for equal times, peak p full layers = 2p chunks. For other times
- * the paper gives none; exact values of the other three ratios are pinned as expressions. m >= 2p.
- */
+/* Qi et al. 2023 (Zero Bubble): no bubble within a stage for equal times, peak p full layers = 2p
+ * chunks. For other times the paper has no formula; the exact values of the other three ratios are
+ * pinned as expressions. m >= 2p. */
 static void zb_v(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++)
@@ -243,19 +244,19 @@ static void zb_v(void **state) {
             }
 }
 
-/* D.12 gives the bubble rate (p-2)/(2N+p-2), which is (p/2-1)(F+B) and supposes F = B and whole
- * units; the authors' figure for B = 2F, (p-2)/(3N/2+p-2), is (p-2)B. Both are (p-2) max(F, B):
- * p/2-1 slots idle in the ramp up and as many in the ramp down, a slot as long as the longer pass.
- * Theirs needs forward doubling for N > p; ours holds for all even m >= 2p without.
+/* Li and Hoefler 2021 (Chimera): bubble rate (p-2)/(2N+p-2), which is (p/2-1)(F+B) and assumes F =
+ * B and whole units; the authors' value for B = 2F, (p-2)/(3N/2+p-2), is (p-2)B. Both are (p-2)
+ * max(F, B): p/2-1 slots idle in the ramp-up and as many in the ramp-down, a slot as long as the
+ * longer pass. Theirs needs forward doubling for N > p; ours holds for all even m >= 2p without.
  *
- * Fewer than p micro-batches lengthen the ramp up by one F for each that is missing. With an odd
- * number the last has no partner in the other direction: one B more, except that for F = B and
- * m > p the gap of the other direction takes it. Between p and 2p the second unit is not whole and
- * its forwards start earlier than in a whole one: by F at most, by B - F for each pair that is
- * missing at most. Odd m between p+1 and 2p has no form that we know: its values are pinned.
+ * Each micro-batch below p lengthens the ramp-up by one F. With an odd number the last micro-batch
+ * has no partner in the other direction: one B more, except that for F = B and m > p it fills a gap
+ * of the other direction. Between p and 2p the second unit is incomplete and its forwards start
+ * earlier: by at most F, and by at most B - F for each missing pair. For odd m between p+1 and 2p
+ * no closed form is known: its values are pinned.
  *
- * These forms were read off the schedules and are held to them for the sizes and ratios below. They
- * are no theorem: p = 16, m = 26, B = 3F/2 is one F above, and the odd form is short at B = 1.1F.
+ * These forms were read off the schedules and are tested for the sizes and ratios below. They are
+ * no theorem: p = 16, m = 26, B = 3F/2 is one F above, and the odd form is too small at B = 1.1F.
  */
 static int64_t chimera_pinned(const struct run *run) {
     static const struct {
@@ -284,8 +285,8 @@ static int64_t chimera_formula(const struct run *run) {
     return (p - 2) * B;
 }
 
-/* Stage s of each direction holds p-s, of what there is: on worker w stages w and p-1-w, so p/2+1
- * (outer) to p (inner workers) for one unit, as published, and p+1 for more. */
+/* Stage s of each direction holds at most p-s micro-batches. Worker w has stages w and p-1-w, so
+ * p/2+1 (outer) to p (inner workers) for one unit, as published, and p+1 for more. */
 static void chimera_peaks(const struct run *run) {
     for (int w = 0; w < run->p; w++) {
         int64_t down = least(run->p - w, (run->m + 1) / 2), up = least(w + 1, run->m / 2);
@@ -314,7 +315,7 @@ static void chimera(void **state) {
             }
 }
 
-/* Whatever the times: odd p is refused, and no m is worse than 1f1b. */
+/* For all times: odd p is refused, and no m is worse than 1f1b. */
 static void chimera_bounds(void **state) {
     struct run run;
     (void)state;
@@ -333,9 +334,9 @@ static void chimera_bounds(void **state) {
             }
 }
 
-/* D.11 gives (p/2-1)(F&B + B - 3W) with p = 2 x our workers and F&B the time of both overlapped; an
- * action of ours is one pass, so F&B = F+B. That is an upper bound: W fills more than the formula
- * credits; the exact values are pinned. */
+/* DeepSeek-AI (DualPipe repository, DualPipeV): (p/2-1)(F&B + B - 3W) with p = 2 x our workers and
+ * F&B the time of both overlapped; our actions are single passes, so F&B = F+B. That is an upper
+ * bound: W fills more gaps than the formula counts. The exact values are pinned. */
 static void dualpipe_v(void **state) {
     static const int64_t pinned[RATIOS][4] = {/* p = 2, 3, 4, 8 */
                                               {101, 202, 303, 707},
@@ -360,7 +361,7 @@ static void dualpipe_v(void **state) {
             }
 }
 
-/* Iterations of a flushing schedule follow each other exactly; totals need no unrolling. */
+/* Iterations of a flushing schedule are exact copies; totals need no unrolling. */
 static void steady_flush(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++) {
@@ -375,7 +376,8 @@ static void steady_flush(void **state) {
     }
 }
 
-/* 2BW has no flush: a step takes m(F+B) once the pipeline is full (PipeDream-2BW). */
+/* Narayanan et al. 2021 (PipeDream-2BW), sec. 3.1: no flush; a step takes m(F+B) once the pipeline
+ * is full. */
 static void steady_2bw(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++)

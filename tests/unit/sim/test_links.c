@@ -1,10 +1,10 @@
-/* Receives are posted early enough: with links that take time, a step takes no longer than the
- * order of passes makes it, up to a latency of the shortest pass; and whatever the latency, where
- * they are posted from the start, as in a run.
+/* Receives are posted early enough: up to a latency of the shortest pass, a step takes no longer
+ * than the order of passes requires. With receives posted from the start, as in a run, this holds
+ * for any latency.
  *
- * The oracle is the longest path through the passes alone, with the latency on every edge that
- * changes the worker. It knows neither sends nor receives nor buffers, so it is a lower bound for
- * any lowering; the simulation of the lowered program must meet it to the nanosecond. */
+ * The oracle is the longest path through the passes, with the latency on every edge between two
+ * workers. It ignores sends, receives and buffers, so it is a lower bound for any lowering; the
+ * simulation of the lowered program must equal it to the nanosecond. */
 #include "base/text.h"
 #include "sched/schedule.h"
 #include "sim/sim.h"
@@ -21,7 +21,7 @@ enum { F_NS = 100, I_NS = 110, W_NS = 90, STAGES = 16, MICROS = 32 };
 
 static int64_t end_of[2][STAGES][MICROS]; /* [F, B or I]; 0: not yet */
 
-/* When the inputs of a pass are there; -1: not yet. */
+/* Arrival of the inputs of a pass; -1: not yet known. */
 static int64_t ready_at(const struct sl_plan *plan, const struct sl_action *a, int64_t latency) {
     bool grad = a->kind != SL_FORWARD;
     int other = a->stage + (grad ? 1 : -1);
@@ -115,9 +115,9 @@ static void test_from_the_start(void **state) {
     printf("count: receives posted from the start, any latency, likewise %lld\n", (long long)cases);
 }
 
-/* A long run without a flush comes to repeat itself, and the rest of it is not played, whether or
- * not ports are shared; stages of one replica never meet, and that must not look like a change. The
- * random cases hold what is counted instead against every action. */
+/* A long asynchronous run becomes periodic and the rest is skipped, with and without shared ports.
+ * Stages of one replica never reduce; that must not prevent the detection. The random cases compare
+ * the extrapolated totals with every action. */
 static void test_repeats(void **state) {
     (void)state;
     for (int p = 2; p <= 8; p++)
@@ -165,7 +165,7 @@ static int64_t step_with(const struct sl_plan *plan, struct sl_sched_opts opts, 
     return step_ns;
 }
 
-/* The slack that 2bw takes by itself never makes it slower, and makes it faster somewhere. */
+/* The default slack of 2bw never makes it slower, and sometimes faster. */
 static void test_own_slack(void **state) {
     (void)state;
     int faster = 0;

@@ -124,7 +124,7 @@ static void check_totals(const struct sched_case *c, uint64_t at, const struct s
     sl_arena_free(&arena);
 }
 
-/* The whole program written out: no two micro-batches ever want the same slot of a run. */
+/* The unrolled program: no two micro-batches use the same slot at the same time. */
 static void check_slots(const struct sched_case *c, uint64_t at, const struct sl_sched *sched,
                         const struct slow_sim *slow) {
     for (int seat = 0; seat < c->plan->seat_count; seat++) {
