@@ -68,7 +68,7 @@ struct sl_layers_machine {
 };
 
 struct sl_layers {
-    const char *format;    /* "piper", "dnn-partitioning", "pipedream" */
+    const char *format;    /* selects the cost model: sl_peers_cost_model_of */
     const char *id_prefix; /* "node" where ids are written node12; else "" */
     const struct sl_layer *at;
     int count;
