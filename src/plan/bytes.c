@@ -50,7 +50,7 @@ int64_t sl_plan_staging_bytes(const struct sl_program *program) {
     return max;
 }
 
-/* What is shared by all that a worker does, and the objects that tell it what to do. */
+/* Bytes shared by all passes of a worker, and its programs. */
 static int64_t work_bytes(const struct sl_bytes_spec *spec, int64_t slot) {
     const struct sl_program *programs[] = {spec->full, spec->last, spec->eval};
     int64_t work = 0, extra = 0, staging = 0, objects = 0;
@@ -77,7 +77,7 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
         .params = p->param_bytes,
         .grads = p->grad_bytes,
         .state = sl_plan_slabs(spec->optim, spec->policy) * p->param_bytes + p->state_bytes,
-        /* A stage that recomputes does it in WORK; its slots hold what F saved. */
+        /* A stage recomputes in its workspace; its slots hold what F saved. */
         .stash = p->recompute ? 0 : slot,
         .saved = p->recompute ? slot : 0,
         .kept = slot, /* from I to W a micro-batch keeps its slot */
@@ -88,7 +88,7 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
 int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
                              int64_t (*extra_bytes)(const struct sl_program *program,
                                                     int threads)) {
-    const struct sl_program nothing = {.graph = graph}; /* and no thread: what is left is mapped */
+    const struct sl_program nothing = {.graph = graph}; /* no threads: only mapped memory remains */
     return sl_graph_bytes(graph) + (extra_bytes ? extra_bytes(&nothing, 0) : 0);
 }
 

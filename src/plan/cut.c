@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Flops of a forward node and of all that its gradient takes, for one sample. */
+/* Flops of a forward node and of its gradient, per sample. */
 static double *node_costs(const struct sl_graph *graph, struct sl_arena *arena) {
     double *cost = SL_NEW(arena, double, graph->forward_count);
     for (int64_t n = 0; n < graph->nodes.count; n++) {
@@ -65,8 +65,7 @@ static int count_stages(const struct sl_graph *graph, const int *stage_of) {
     return graph->forward_count ? stage_of[graph->forward_count - 1] + 1 : 0;
 }
 
-/* Greedy may need fewer runs than asked for: halve the costliest run that can be cut until there
- * are enough. */
+/* The greedy cut may need fewer runs than requested: halves the costliest run that can be cut. */
 static bool split_largest(const struct sl_plan_cut_costs *c, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;

@@ -214,7 +214,7 @@ static bool is_product(const struct sl_op *op) {
 }
 
 static double node_ns(const struct builder *b, const struct sl_node *node,
-                      const struct sl_device_kind *kind, int64_t samples) {
+                      const struct sl_cost_device_kind *kind, int64_t samples) {
     struct sl_op_view view;
     if (node->op->is_view)
         return 0;
@@ -233,7 +233,7 @@ static double node_ns(const struct builder *b, const struct sl_node *node,
 }
 
 static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
-                       const struct sl_device_kind *kind) {
+                       const struct sl_cost_device_kind *kind) {
     const struct sl_cost *cost = b->spec->cost;
     if (cost && cost->step_bytes_per_s > 0)
         return (int64_t)llround(1e9 * (double)unit->params / cost->step_bytes_per_s);
@@ -241,7 +241,7 @@ static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
     return (int64_t)llround(1e9 * moved / kind->stream);
 }
 
-static void estimate(struct builder *b, int64_t samples, const struct sl_device_kind *kind,
+static void estimate(struct builder *b, int64_t samples, const struct sl_cost_device_kind *kind,
                      struct sl_unit_time *out) {
     double(*sum)[3] = sl_arena_alloc(b->arena, (int64_t)sizeof *sum * b->p->unit_count);
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {
