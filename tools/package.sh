@@ -82,7 +82,7 @@ Version: $version
 Architecture: $arch
 Maintainer: The Sluice authors <sluice@localhost>
 Installed-Size: $(du -sk "$tree/usr" | cut -f1)
-Depends: $(depends_of "$tree/usr/bin/sluice" "$(find "$tree/usr" -name 'libsluice.so.*.*')")
+Depends: $(depends_of "$tree/usr/bin/sluice" "$(find "$tree/usr" -type f -name 'libsluice.so.*')")
 Suggests: $suggests
 Section: science
 Priority: optional

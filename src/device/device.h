@@ -75,12 +75,12 @@ struct sl_device_facts {
 
 struct sl_device_row {
     const char *name, *brief;
-    bool halves; /* runs programs with bf16 activations */
-    bool fp16;   /* runs programs with fp16 activations */
-    bool tf32;   /* can round the factors of fp32 products to tf32 */
-    bool whole;  /* runs a phase as one unit; a callback per instruction is expensive */
+    bool halves;  /* runs programs with bf16 activations */
+    bool fp16;    /* runs programs with fp16 activations */
+    bool tf32;    /* can round the factors of fp32 products to tf32 */
+    bool whole;   /* runs a phase as one unit; a callback per instruction is expensive */
     bool is_host; /* computes on the cores of the host */
-    bool apart;  /* memory separate from the host's: only upload, download and copy access it */
+    bool apart;   /* memory separate from the host's: only upload, download and copy access it */
     /* NULL if usable, else the reason. */
     const char *(*missing)(void);
     /* Number of devices of this host; describes the first `max`. NULL: the host itself. */

@@ -60,8 +60,8 @@ static const char *kind_name(struct sl_arena *arena, const char *name, int numbe
     return out;
 }
 
-static struct sl_cost_device_kind kind_of(struct sl_arena *arena, const struct sl_device_facts *facts,
-                                     int number) {
+static struct sl_cost_device_kind kind_of(struct sl_arena *arena,
+                                          const struct sl_device_facts *facts, int number) {
     double fp32 = facts->flops_fp32 > 0 ? facts->flops_fp32 : 1e12;
     return (struct sl_cost_device_kind){
         .name = kind_name(arena, facts->name, number),

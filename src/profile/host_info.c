@@ -54,11 +54,11 @@ sl_err sl_profile_machine_here(struct sl_arena *arena, const struct sl_machine *
     double copy = measure_copy(buffer < (256 << 20) ? buffer : 256 << 20);
     double flops = measure_flops();
     struct sl_cost_device_kind kind = {.name = "core",
-                                  .memory_bytes = here.memory_bytes / here.cores,
-                                  .stream = (double)(int64_t)copy,
-                                  .flops = {(double)(int64_t)(flops > 1e9 ? flops : 1e9)},
-                                  .efficiency = 1,
-                                  .overhead_ns = 300};
+                                       .memory_bytes = here.memory_bytes / here.cores,
+                                       .stream = (double)(int64_t)copy,
+                                       .flops = {(double)(int64_t)(flops > 1e9 ? flops : 1e9)},
+                                       .efficiency = 1,
+                                       .overhead_ns = 300};
     struct sl_link link = {"memory", (double)(int64_t)(copy / 2), 500, SL_LINK_PAIR};
     struct sl_host_part part = {0, here.cores};
     struct sl_host host = {"here", 1, 0, &part, 1};

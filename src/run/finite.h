@@ -19,7 +19,7 @@ struct sl_bad {
     enum sl_bad_kind kind;
     int64_t micro;           /* micro-batch of the step, from 0 */
     int stage, node;         /* BAD_OP: of the graph */
-    enum sl_graph_pass pass;   /* BAD_OP */
+    enum sl_graph_pass pass; /* BAD_OP */
     char name[SL_NAME_TEXT]; /* of the node's value, the weight, the input, the parameter */
     const char *op;          /* BAD_OP: the kernel, which may fuse several ops */
 };

@@ -157,7 +157,7 @@ right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 right "${tiny[@]}" --stages 3 --lend --threads 2 --batch 8 --micro 8 --steps 3
 
 # Asynchronous schedules: clipping needs the global norm, and results differ from one worker.
-refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
+refused 1 'use --clip-scope global or --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --clip-scope stage and --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
 # If both passes of a micro-batch read one version, recomputing changes no bit.
 while read -r name schedule policy; do
