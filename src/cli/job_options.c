@@ -10,11 +10,9 @@
 /* "--lr-schedule" is the field "lr_schedule"; "" if the name is too long for any. */
 static const char *key_of(const char *option, char key[32]) {
     *key = 0;
-    if (strcmp(option, "--set") == 0)
-        return strcpy(key, "sizes");
     if (strncmp(option, "--", 2) != 0 || strlen(option) >= 32)
         return key;
-    strcpy(key, option + 2);
+    snprintf(key, 32, "%s", strcmp(option, "--set") == 0 ? "sizes" : option + 2);
     for (char *at = key; *at; at++)
         *at = *at == '-' ? '_' : *at;
     return key;

@@ -53,7 +53,7 @@ static void drop_few(const struct dropper *d, float *y, const float *x, uint64_t
     uint32_t word[2 * LANES];
     vu words[2];
     draw(d, at / 4, words);
-    memcpy(word, words, sizeof word);
+    memcpy(word, words, sizeof words);
     for (int64_t i = 0; i < n; i++) {
         float v = word[at % 4 + (uint64_t)i] >= d->below ? x[i] * d->slope + d->shift : d->dropped;
         y[i] = d->add ? y[i] + v : v;

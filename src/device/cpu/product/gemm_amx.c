@@ -295,6 +295,7 @@ static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct sl_amx_
     t->ldc = g->ldc;
     t->rows = high;
     amx_multiply(t, high, wide);
+    t->sums = NULL; /* of this call */
     amx_results(at, sums, (int64_t[]){i, j, high, wide});
 }
 
