@@ -1,0 +1,189 @@
+/* Parts of a model: opaque ones, grouped series, sums (graphpipe_parts.h). */
+#include "search/graphpipe_parts.h"
+
+#include "base/vec.h"
+
+#include <string.h>
+
+struct view {
+    struct sl_arena *arena;
+    const struct sl_problem *p;
+    int size;
+    double total; /* ns of one micro-batch, all units */
+    int *place;   /* [unit] child of the series in work; -1: none */
+};
+
+static double work_of(const struct view *v, const struct sl_sp *node) {
+    const struct sl_unit_time *t = sl_search_problem_times(v->p, v->size, 0);
+    double sum = 0;
+    for (int i = 0; i < node->vertex_count; i++) {
+        const struct sl_unit_time *u = &t[node->vertices[i]];
+        sum += (double)(u->f + u->i + u->w);
+    }
+    return sum;
+}
+
+static struct sl_graphpipe_part *new_part(struct view *v, enum sl_sp_kind kind, const int *units,
+                                          int count) {
+    struct sl_graphpipe_part *part = SL_NEW(v->arena, struct sl_graphpipe_part, 1);
+    part->kind = kind;
+    part->units = units;
+    part->unit_count = count;
+    return part;
+}
+
+static struct sl_graphpipe_part *view_node(struct view *v, const struct sl_sp *node);
+
+/* ---- series ---- */
+
+/* cross[b]: bytes per sample from children below b to those from b on, and to later readers. */
+static double *crossing(struct view *v, const struct sl_sp *node) {
+    int count = node->child_count;
+    double *cross = SL_NEW(v->arena, double, count + 2);
+    for (int c = 0; c < count; c++)
+        for (int i = 0; i < node->children[c]->vertex_count; i++)
+            v->place[node->children[c]->vertices[i]] = c;
+    for (int t = 0; t < v->p->tensor_count; t++) {
+        const struct sl_search_tensor *tensor = &v->p->tensors[t];
+        int from = v->place[tensor->from], last = from;
+        for (int i = 0; from >= 0 && i < tensor->to_count; i++) {
+            int to = v->place[tensor->to[i]];
+            last = to < 0 ? count : to > last ? to : last;
+        }
+        if (from >= 0 && last > from) { /* boundaries from + 1 .. last */
+            cross[from + 1] += (double)tensor->sample_bytes;
+            cross[last + 1] -= (double)tensor->sample_bytes;
+        }
+    }
+    for (int b = 1; b <= count; b++)
+        cross[b] += cross[b - 1];
+    for (int i = 0; i < node->vertex_count; i++)
+        v->place[node->vertices[i]] = -1;
+    return cross;
+}
+
+/* Parts of less than a quarter of a device's share stay whole, in models of many units. */
+static bool is_opaque(const struct view *v, const struct sl_sp *node) {
+    enum { FEW = 64 };
+    return node->kind == SL_SP_LEAF ||
+           (v->p->unit_count > FEW &&
+            work_of(v, node) * 4 * v->p->machine->device_count < v->total);
+}
+
+/* keep[b]: may a stage end before child b? Next to parallel parts always; elsewhere at the
+ * cheapest boundary of each share of the work. */
+static bool *choose_boundaries(struct view *v, const struct sl_sp *node) {
+    int count = node->child_count, share = -1, cheapest = 0;
+    bool *keep = SL_NEW(v->arena, bool, count + 1);
+    double *cross = crossing(v, node), sum = 0;
+    for (int b = 1; b < count; b++) {
+        sum += work_of(v, node->children[b - 1]);
+        int now = (int)(sum / (v->total > 0 ? v->total : 1) * SL_GRAPHPIPE_RUNS);
+        bool open = !is_opaque(v, node->children[b - 1]) || !is_opaque(v, node->children[b]);
+        keep[b] |= open || count <= SL_GRAPHPIPE_RUNS || now != share;
+        if (now != share) {
+            share = now;
+            cheapest = b;
+        } else if (!open && count > SL_GRAPHPIPE_RUNS && cross[b] < cross[cheapest]) {
+            keep[cheapest] &= !is_opaque(v, node->children[cheapest - 1]) ||
+                              !is_opaque(v, node->children[cheapest]);
+            keep[b] = true;
+            cheapest = b;
+        }
+    }
+    keep[count] = true;
+    return keep;
+}
+
+static struct sl_graphpipe_part *view_series(struct view *v, const struct sl_sp *node) {
+    struct sl_graphpipe_part *part = new_part(v, SL_SP_SERIES, node->vertices, node->vertex_count);
+    bool *keep = choose_boundaries(v, node);
+    part->children = SL_NEW(v->arena, const struct sl_graphpipe_part *, node->child_count);
+    for (int c = 0, first = 0, at = 0, units = 0; c < node->child_count; c++) {
+        units += node->children[c]->vertex_count;
+        if (!keep[c + 1])
+            continue;
+        /* vertices of a series are listed child by child */
+        part->children[part->child_count++] =
+            c == first ? view_node(v, node->children[c])
+                       : new_part(v, SL_SP_LEAF, node->vertices + at, units);
+        at += units;
+        units = 0;
+        first = c + 1;
+    }
+    return part->child_count > 1 ? part
+                                 : new_part(v, SL_SP_LEAF, node->vertices, node->vertex_count);
+}
+
+static struct sl_graphpipe_part *view_node(struct view *v, const struct sl_sp *node) {
+    if (is_opaque(v, node))
+        return new_part(v, SL_SP_LEAF, node->vertices, node->vertex_count);
+    if (node->kind == SL_SP_SERIES)
+        return view_series(v, node);
+    struct sl_graphpipe_part *part =
+        new_part(v, SL_SP_PARALLEL, node->vertices, node->vertex_count);
+    part->children = SL_NEW(v->arena, const struct sl_graphpipe_part *, node->child_count);
+    part->child_count = node->child_count;
+    for (int c = 0; c < node->child_count; c++)
+        part->children[c] = view_node(v, node->children[c]);
+    return part;
+}
+
+const struct sl_graphpipe_part *sl_search_graphpipe_parts(struct sl_arena *arena,
+                                                          const struct sl_problem *problem,
+                                                          const struct sl_sp_tree *tree, int size) {
+    struct view v = {.arena = arena, .p = problem, .size = size};
+    if (!tree->root)
+        return NULL;
+    v.place = SL_NEW(arena, int, problem->unit_count);
+    memset(v.place, -1, sizeof *v.place * (size_t)problem->unit_count);
+    v.total = work_of(&v, tree->root);
+    return view_node(&v, tree->root);
+}
+
+/* ---- sums ---- */
+
+static void add_times(const struct sl_problem *p, int size, const int *units, int count,
+                      struct sl_cut_stage *out) {
+    for (int k = 0; k < p->machine->kind_count; k++) {
+        const struct sl_unit_time *t = sl_search_problem_times(p, size, k);
+        struct sl_cut_stage sum = {0};
+        for (int i = 0; i < count; i++) {
+            sum.f += t[units[i]].f;
+            sum.b += t[units[i]].i + t[units[i]].w;
+            sum.step += t[units[i]].step;
+        }
+        if (sum.f + sum.b >= out->f + out->b) {
+            out->f = sum.f;
+            out->b = sum.b;
+            out->step = sum.step;
+        }
+    }
+}
+
+void sl_search_graphpipe_sums(const struct sl_problem *p, const struct sl_graphpipe_rules *rules,
+                              const bool *inside, const int *units, int count,
+                              struct sl_cut_stage *out) {
+    const double rate = sl_search_version_rate(p, rules->schedule);
+    *out = (struct sl_cut_stage){.width = 1};
+    add_times(p, rules->size, units, count, out);
+    for (int i = 0; i < count; i++) {
+        const struct sl_unit *u = &p->units[units[i]];
+        out->params += (double)u->params;
+        out->fixed += (double)(u->grads + u->state);
+        out->stash += u->stash;
+        out->work = u->work > out->work ? u->work : out->work;
+    }
+    if (rate > 0)
+        out->step = (int64_t)(1e9 * out->params / rate);
+    for (int t = 0; t < p->tensor_count; t++) {
+        const struct sl_search_tensor *tensor = &p->tensors[t];
+        bool reads = false, leaves = false;
+        for (int i = 0; i < tensor->to_count; i++) {
+            reads |= inside[tensor->to[i]];
+            leaves |= !inside[tensor->to[i]];
+        }
+        out->in += reads && !inside[tensor->from] ? (double)tensor->sample_bytes : 0;
+        out->out += leaves && inside[tensor->from] ? (double)tensor->sample_bytes : 0;
+    }
+}

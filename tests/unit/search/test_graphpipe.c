@@ -1,0 +1,251 @@
+/* GraphPipe's partitioner against every series-parallel stage graph of small problems.
+ *
+ * The oracle lists all partitions of the units. It accepts one that can be taken apart by its
+ * definition: a set of units is one stage; or a part of it precedes the rest, and no stage is on
+ * both sides; or it is not connected, and the same holds for its components.
+ */
+#include "search/graphpipe.h"
+#include "support/problem_cases.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { UNITS = 8 };
+
+struct oracle {
+    const struct sl_problem *p;
+    bool before[UNITS][UNITS];
+    int block[UNITS], width[UNITS], stages;
+    int64_t best;
+    int64_t window;
+};
+
+/* ---- the problem ---- */
+
+static void compose(struct dice *dice, bool before[UNITS][UNITS], int from, int to) {
+    if (to - from < 2)
+        return;
+    int middle = from + 1 + (int)dice_below(dice, to - from - 1);
+    bool series = dice_below(dice, 5) < 3;
+    compose(dice, before, from, middle);
+    compose(dice, before, middle, to);
+    for (int a = from; series && a < middle; a++)
+        for (int b = middle; b < to; b++)
+            before[a][b] = true;
+}
+
+/* One tensor per unit, to its direct successors and to some later ones. */
+static const struct sl_problem *draw(struct sl_arena *arena, struct dice *dice,
+                                     bool before[UNITS][UNITS]) {
+    struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
+    *p = *problem_draw(arena, dice, (struct problem_size){.units = UNITS - 1, .devices = 5});
+    int n = p->unit_count;
+    struct sl_search_tensor *t = SL_NEW(arena, struct sl_search_tensor, n);
+    memset(before, 0, sizeof(bool[UNITS][UNITS]));
+    compose(dice, before, 0, n);
+    p->tensor_count = 0;
+    for (int u = 0; u < n; u++) {
+        int *to = SL_NEW(arena, int, n), count = 0;
+        for (int v = u + 1; v < n; v++) {
+            bool implied = false;
+            for (int k = 0; k < n; k++)
+                implied |= before[u][k] && before[k][v];
+            if (before[u][v] && (!implied || dice_below(dice, 4) == 0))
+                to[count++] = v;
+        }
+        if (count)
+            t[p->tensor_count++] = (struct sl_search_tensor){
+                .from = u, .to = to, .to_count = count, .sample_bytes = 1 + dice_below(dice, 40)};
+    }
+    p->tensors = t;
+    sl_search_problem_finish(arena, p);
+    return p;
+}
+
+/* ---- which partitions are series-parallel ---- */
+
+static bool one_block(const struct oracle *o, int set) {
+    int block = -1;
+    for (int u = 0; u < o->p->unit_count; u++)
+        if (set >> u & 1) {
+            if (block >= 0 && o->block[u] != block)
+                return false;
+            block = o->block[u];
+        }
+    return true;
+}
+
+/* Is no stage in both sets, and does every relation between them go the way it must? */
+static bool splits(const struct oracle *o, int a, int b, bool series) {
+    for (int u = 0; u < o->p->unit_count; u++)
+        for (int v = 0; v < o->p->unit_count; v++)
+            if ((a >> u & 1) && (b >> v & 1)) {
+                bool related = o->before[u][v] || o->before[v][u];
+                if (o->block[u] == o->block[v] || (series ? !o->before[u][v] : related))
+                    return false;
+            }
+    return true;
+}
+
+static bool is_composed(const struct oracle *o, int set) {
+    if (one_block(o, set))
+        return true;
+    for (int a = (set - 1) & set; a; a = (a - 1) & set)
+        if ((splits(o, a, set & ~a, true) || splits(o, a, set & ~a, false)) && is_composed(o, a) &&
+            is_composed(o, set & ~a))
+            return true;
+    return false;
+}
+
+/* ---- the price ---- */
+
+static double border(const struct oracle *o, int block, bool in) {
+    double sum = 0;
+    for (int t = 0; t < o->p->tensor_count; t++) {
+        const struct sl_search_tensor *tensor = &o->p->tensors[t];
+        bool made = o->block[tensor->from] == block, read = false, outside = false;
+        for (int i = 0; i < tensor->to_count; i++) {
+            read |= o->block[tensor->to[i]] == block;
+            outside |= o->block[tensor->to[i]] != block;
+        }
+        sum += (in ? !made && read : made && outside) ? (double)tensor->sample_bytes : 0;
+    }
+    return sum;
+}
+
+/* ns of an iteration on a stage; -1: it does not fit. */
+static int64_t block_ns(const struct oracle *o, int block, int64_t window) {
+    const struct sl_problem *p = o->p;
+    int64_t size = p->sizes[0], micros = (p->batch + size - 1) / size, width = o->width[block];
+    int64_t rounds = (micros + width - 1) / width, pass = 0, step = 0, reduce = 0;
+    double params = 0, fixed = 0, stash = 0, work = 0;
+    for (int u = 0; u < p->unit_count; u++)
+        if (o->block[u] == block) {
+            pass += p->times[u].f + p->times[u].i + p->times[u].w;
+            step += p->times[u].step;
+            params += (double)p->units[u].params;
+            fixed += (double)(p->units[u].grads + p->units[u].state);
+            stash += p->units[u].stash;
+            work = fmax(work, p->units[u].work);
+        }
+    double in = border(o, block, true), out = border(o, block, false);
+    int64_t live = ((window > micros ? micros : window) + width - 1) / width;
+    double bytes =
+        params + fixed + ((double)live * (stash + in) + 2 * (in + out) + work) * (double)size;
+    if (p->memory[0] && bytes > (double)p->memory[0])
+        return -1;
+    const struct sl_link *link = &p->machine->links[0];
+    if (width > 1)
+        reduce = (int64_t)ceil(1e9 * 2 * (double)(width - 1) / (double)width * params /
+                               link->bandwidth) +
+                 2 * (width - 1) * link->latency_ns;
+    int64_t wire = (int64_t)floor(1e9 * (double)rounds * in * (double)size / link->bandwidth);
+    int64_t busy = rounds * pass + step + reduce;
+    return wire > busy && p->machine->device_count > 1 ? wire : busy;
+}
+
+/* Window: the widest path from the stage to the end. */
+static int64_t window_of(const struct oracle *o, int block) {
+    int64_t behind = 0;
+    for (int other = 0; other < o->stages; other++) {
+        bool later = false;
+        for (int u = 0; u < o->p->unit_count; u++)
+            for (int v = 0; v < o->p->unit_count; v++)
+                later |= o->block[u] == block && o->block[v] == other && other != block &&
+                         o->before[u][v];
+        int64_t window = later ? window_of(o, other) : 0;
+        behind = window > behind ? window : behind;
+    }
+    return behind + o->width[block];
+}
+
+static void price(struct oracle *o) {
+    int64_t max = 0, source = 0;
+    for (int b = 0; b < o->stages; b++) {
+        int64_t window = window_of(o, b), ns = block_ns(o, b, window);
+        if (ns < 0)
+            return;
+        max = ns > max ? ns : max;
+        source = window > source ? window : source;
+    }
+    if (o->best < 0 || max < o->best || (max == o->best && source < o->window)) {
+        o->best = max;
+        o->window = source;
+    }
+}
+
+static void try_widths(struct oracle *o, int stage, int left) {
+    int64_t micros = (o->p->batch + o->p->sizes[0] - 1) / o->p->sizes[0];
+    if (stage == o->stages) {
+        price(o);
+        return;
+    }
+    for (int w = 1; w <= left && w <= micros; w *= 2) {
+        o->width[stage] = w;
+        try_widths(o, stage + 1, left - w);
+    }
+}
+
+static void try_blocks(struct oracle *o, int unit) {
+    if (unit == o->p->unit_count) {
+        if (is_composed(o, (1 << unit) - 1))
+            try_widths(o, 0, o->p->machine->device_count);
+        return;
+    }
+    int old = o->stages;
+    for (int k = 0; k <= old && k < o->p->machine->device_count; k++) {
+        o->block[unit] = k;
+        o->stages = k == old ? old + 1 : old;
+        try_blocks(o, unit + 1);
+    }
+    o->stages = old;
+}
+
+static void test_against_brute_force(void **state) {
+    (void)state;
+    int64_t count = test_count(2000), fitting = 0, branched = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {41, (uint64_t)i, 0};
+        struct oracle o = {.best = -1};
+        struct sl_sp_tree tree;
+        struct sl_graphpipe_found found;
+        struct sl_graphpipe_rules rules = {.schedule = "1f1b"};
+        o.p = draw(&arena, &dice, o.before);
+        sl_graph_sp_build(&arena, &o.p->dag, &tree);
+        assert_int_equal(tree.added, 0);
+        try_blocks(&o, 0);
+        sl_search_graphpipe(&arena, o.p, &tree, &rules, &found);
+        if (found.found != (o.best >= 0) ||
+            (found.found && (found.bottleneck != o.best || found.window != o.window)))
+            fail_msg("case %lld (%d units, %d devices): brute %lld window %lld, graphpipe %lld "
+                     "window %d",
+                     (long long)i, o.p->unit_count, o.p->machine->device_count, (long long)o.best,
+                     (long long)o.window, found.found ? (long long)found.bottleneck : -1,
+                     found.window);
+        if (found.found) {
+            assert_true(sl_search_candidate_check(o.p, &found.c));
+            fitting++;
+            branched +=
+                tree.root->kind == SL_SP_PARALLEL || tree.root->child_count < o.p->unit_count;
+        }
+        sl_arena_free(&arena);
+    }
+    printf("count: %lld bottlenecks and windows of graphpipe equal to brute force, %lld fit, %lld "
+           "with branches\n",
+           (long long)count, (long long)fitting, (long long)branched);
+    assert_true(fitting > count / 3 && branched > count / 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_brute_force)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
