@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "job/sim.h"
+#include "sched/order.h"
 #include "sched/watch.h"
 
 #include <string.h>
@@ -49,6 +50,8 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     struct progress progress = {.start_ns = sl_clock_ns()};
     struct sl_sched_watch watch = {show_progress, &progress};
     SL_TRY(sl_sched_verify_watched(sched, &watch));
+    if (sl_args_has(args, "--canonical"))
+        SL_TRY(sl_sched_order_require(sched));
     sl_log_status_end();
     if (sl_args_has(args, "--json"))
         sl_report_sched_json(sched, NULL, &text);
@@ -73,10 +76,12 @@ const struct sl_command sl_cli_cmd_verify = {
     .detail =
         "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
         "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
-        "lowered first. Exit 1 and one reason when something is wrong.\n\n"
+        "lowered first. Exit 1 and one reason when something is wrong. Gradients may be summed\n"
+        "in any order; lowering restores the order of one worker where the memory suffices.\n\n"
         "  sluice verify x.sched --memory 16GiB",
     .options =
         (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},
+                                   {"--canonical", NULL, "refuse other orders of sums", false},
                                    {0}},
     .min_args = 1,
     .max_args = 1,

@@ -1,7 +1,9 @@
 /* A pipeline against one worker. */
 #include "pipe/check.h"
 
+#include "pipe/state.h"
 #include "run/serial.h"
+#include "sched/order.h"
 #include "sched/schedule.h"
 
 #include <stdio.h>
@@ -28,8 +30,12 @@ static void close_pair(struct pair *p) {
     free(p->pipes);
 }
 
-/* Does this plan add gradients in the order of one worker? */
-static bool is_plain(const struct sl_plan *plan) {
+/* Do plan and schedule add in the order of one worker? Only running statistics depend on the order
+ * of forwards. */
+static bool is_plain(const struct sl_plan *plan, const struct sl_sched *sched, bool statistics) {
+    struct sl_sched_order order = sl_sched_order_of(sched);
+    if (!order.gradients || (statistics && !order.forwards))
+        return false;
     for (int s = 0; s < plan->stage_count; s++)
         if (plan->stages[s].width > 1 || plan->stages[s].micro_size != plan->stages[0].micro_size)
             return false;
@@ -55,11 +61,12 @@ static sl_err open_pair(struct pair *p) {
     p->train = *c->train;
     p->train.micros =
         (p->train.batch + c->plan->stages[0].micro_size - 1) / c->plan->stages[0].micro_size;
-    if (is_plain(c->plan))
+    SL_TRY(sl_pipe_open(&pipe, &p->pipe));
+    p->report->ordered = is_plain(c->plan, p->pipe->sched, c->train->graph->states.count > 0);
+    if (p->report->ordered)
         SL_TRY(sl_run_train_open(&p->train, &p->one));
     else
-        SL_TRY(sl_run_serial_open(c->train, c->plan, c->stage_of, &p->serial));
-    SL_TRY(sl_pipe_open(&pipe, &p->pipe));
+        SL_TRY(sl_run_serial_open(c->train, c->plan, c->stage_of, p->pipe->sched, &p->serial));
     if (p->config->opened)
         p->config->opened(p->config->ctx, p->pipe);
     return SL_OK;
@@ -253,7 +260,7 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
         SL_TRY(p->one ? sl_run_train_step(p->one, &p->ones[i])
                       : sl_run_serial_step(p->serial, &p->ones[i]));
     SL_TRY(sl_pipe_run(p->pipe, count, p->pipes + first));
-    *p->report = (struct sl_check_report){.kind = SL_CHECK_SAME};
+    *p->report = (struct sl_check_report){.kind = SL_CHECK_SAME, .ordered = p->one};
     *same = true;
     for (int s = 0; s < p->config->pipe.plan->stage_count; s++)
         for (int r = 0; *same && r < p->config->pipe.plan->stages[s].width; r++)

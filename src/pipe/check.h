@@ -3,8 +3,8 @@
  *   run both, same steps, same data -> compare weights, statistics, optimizer state, losses
  *   different?  run both step by step -> the first step, stage and tensor that differ
  *
- * If stages have replicas or different micro-batch sizes, the reference is the same stages in one
- * thread (run/serial.h). */
+ * If stages have replicas or different micro-batch sizes, or the schedule adds in another order, the
+ * reference is the same stages in one thread, which adds in the same order (run/serial.h). */
 #ifndef SL_PIPE_CHECK_H
 #define SL_PIPE_CHECK_H
 
@@ -27,6 +27,7 @@ enum sl_check_kind {
 };
 
 struct sl_check_report {
+    bool ordered;              /* the reference is one worker, else the stages in one thread */
     int64_t tensors, elements; /* compared */
     enum sl_check_kind kind;   /* first difference; SAME: none */
     int64_t step;              /* from 1; 0: single steps showed no difference */

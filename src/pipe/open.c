@@ -8,6 +8,7 @@
 #include "device/bind.h"
 #include "device/lend.h"
 #include "sched/deps.h"
+#include "sched/order.h"
 #include "sched/slots.h"
 
 #include <stdlib.h>
@@ -93,6 +94,7 @@ sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters) {
     pipe->sched = NULL;
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
+    pipe->ordered = sl_sched_order_of(pipe->sched).gradients;
     return check_config(&pipe->config, pipe->sched);
 }
 
@@ -100,9 +102,10 @@ sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters) {
 
 static bool is_split(const struct sl_sched *sched) {
     for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++)
-        for (int64_t i = 0; i < sched->lists[seg][0].count; i++)
-            if (sched->lists[seg][0].at[i].kind == SL_BACKWARD_WEIGHT)
-                return true;
+        for (int w = 0; w < sched->plan->worker_count; w++)
+            for (int64_t i = 0; i < sched->lists[seg][w].count; i++)
+                if (sched->lists[seg][w].at[i].kind == SL_BACKWARD_WEIGHT)
+                    return true;
     return false;
 }
 

@@ -92,6 +92,7 @@ struct sl_pipe {
     struct sl_train_config train;
     struct sl_arena arena, sched_arena;
     const struct sl_sched *sched; /* of the current run */
+    bool ordered;                 /* it adds gradients in ascending order */
     struct sl_comm *comm;
     bool own_comm;
     int first_place; /* of this rank's threads (device/bind.h), -1: not bound */

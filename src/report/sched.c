@@ -2,6 +2,8 @@
 #include "report/sched.h"
 
 #include "base/json.h"
+#include "sched/deps.h"
+#include "sched/order.h"
 
 /* live: max micro-batches of a seat between F and B or I. delay: max steps by which the weights of
  * its forward passes are stale. */
@@ -22,6 +24,16 @@ static void measure(const struct sl_sched *sched, int seat, int64_t *live, int64
         }
 }
 
+/* Of an edge and direction at one of its ends, at most. */
+static int32_t message_buffers(const struct sl_sched *sched) {
+    int32_t max = 0;
+    for (int i = 0; i < sched->plan->seat_count; i++)
+        for (int p = SL_POOL_EDGES;
+             p < sl_sched_pool_count(&sched->plan->stages[sched->plan->seats[i].stage]); p++)
+            max = sched->pools[i][p].count > max ? sched->pools[i][p].count : max;
+    return max;
+}
+
 void sl_report_sched_json(const struct sl_sched *sched, const struct sl_sim *sim,
                           struct sl_text *out) {
     const struct sl_plan *plan = sched->plan;
@@ -30,6 +42,8 @@ void sl_report_sched_json(const struct sl_sched *sched, const struct sl_sim *sim
     sl_json_put_string(&json, "schedule", sched->name);
     sl_json_put_string(&json, "rule", sl_sched_rule_name(sched->rule));
     sl_json_put_bool(&json, "verified", true);
+    sl_json_put_bool(&json, "canonical", sl_sched_order_of(sched).gradients);
+    sl_json_put_int(&json, "message_buffers", message_buffers(sched));
     sl_json_put_int(&json, "iterations", sched->iters);
     sl_json_put_int(&json, "repetitions", sched->reps);
     sl_json_put_int(&json, "depth", plan->depth);
@@ -68,10 +82,13 @@ void sl_report_sched(const struct sl_sched *sched, struct sl_text *out) {
     char bytes[SL_HUMAN_BYTES];
     sl_text_printf(out,
                    "%s (%s): %d stages, %d workers, depth %d, %d iterations, %lld actions: "
-                   "verified\n",
+                   "%s\n",
                    sched->name, sl_sched_rule_name(sched->rule), plan->stage_count,
                    plan->worker_count, plan->depth, sched->iters,
-                   (long long)sl_sched_action_count(sched));
+                   (long long)sl_sched_action_count(sched),
+                   sl_sched_order_of(sched).gradients
+                       ? "verified"
+                       : "executable; gradients are summed in another order than on one worker");
     sl_text_put(out, "stage             worker  micro-batches  live  versions  delay  memory of "
                      "worker\n");
     for (int i = 0; i < plan->seat_count; i++) {
@@ -83,4 +100,7 @@ void sl_report_sched(const struct sl_sched *sched, struct sl_text *out) {
                        (long long)live, sched->pools[i][SL_POOL_WEIGHT].count, (long long)delay,
                        sl_human_bytes(sl_sched_worker_bytes(sched, seat->worker), bytes));
     }
+    if (message_buffers(sched) > 1)
+        sl_text_printf(out, "message buffers: up to %d at an end of an edge, per direction\n",
+                       message_buffers(sched));
 }

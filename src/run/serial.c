@@ -11,6 +11,7 @@ struct part { /* a stage */
     struct sl_train train;
     int64_t size, micros; /* samples of a micro-batch; micro-batches of a batch */
     void *start, *sum;    /* running statistics before the batch; their sum over replicas */
+    int64_t *order[2];    /* [0: F, 1: B][micros] micro-batches of a batch as they run */
 };
 
 struct sl_serial {
@@ -63,8 +64,32 @@ static sl_err open_part(struct sl_serial *s, int stage) {
     return sl_run_train_open_optimizer(&part->train);
 }
 
+/* The first iteration of each worker, in its order. */
+static void set_order(struct sl_serial *s, const struct sl_sched *order) {
+    int64_t *count[2];
+    for (int d = 0; d < 2; d++) {
+        count[d] = SL_NEW(&s->arena, int64_t, s->plan->stage_count);
+        for (int i = 0; i < s->plan->stage_count; i++) {
+            s->parts[i].order[d] = SL_NEW(&s->arena, int64_t, s->parts[i].micros);
+            for (int64_t j = 0; j < s->parts[i].micros; j++)
+                s->parts[i].order[d][j] = j;
+        }
+    }
+    for (int g = 0; order && g < SL_SEGMENT_COUNT; g++)
+        for (int w = 0; w < s->plan->worker_count; w++)
+            for (int64_t i = 0; i < order->lists[g][w].count; i++) {
+                const struct sl_action *a = &order->lists[g][w].at[i];
+                bool adds = a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT;
+                int64_t *at = &count[adds][a->stage];
+                if ((adds || a->kind == SL_FORWARD) && a->micro < s->parts[a->stage].micros &&
+                    *at < s->parts[a->stage].micros)
+                    s->parts[a->stage].order[adds][(*at)++] = a->micro;
+            }
+}
+
 sl_err sl_run_serial_open(const struct sl_train_config *config, const struct sl_plan *plan,
-                          const int *stage_of, struct sl_serial **out) {
+                          const int *stage_of, const struct sl_sched *order,
+                          struct sl_serial **out) {
     struct sl_serial *s = calloc(1, sizeof *s);
     if (!s)
         sl_out_of_memory(sizeof *s);
@@ -79,6 +104,7 @@ sl_err sl_run_serial_open(const struct sl_train_config *config, const struct sl_
     SL_TRY_OUT(config->device->open(&device, &s->device));
     for (int i = 0; i < plan->stage_count; i++)
         SL_TRY_OUT(open_part(s, i));
+    set_order(s, order);
     for (int t = 0; t < plan->tie_count; t++)
         tie_bytes = plan->ties[t].bytes > tie_bytes ? plan->ties[t].bytes : tie_bytes;
     SL_TRY_OUT(s->device->row->alloc(s->device, tie_bytes, &s->tie_sum));
@@ -212,8 +238,9 @@ static sl_err forward_stage(struct sl_serial *s, int stage) {
     SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, part->start, worker->state, bytes));
     for (int r = 0; r < width; r++) {
         SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, worker->state, part->start, bytes));
-        for (int64_t j = r; j < part->micros; j += width)
-            SL_TRY(forward(s, stage, j));
+        for (int64_t j = 0; j < part->micros; j++)
+            if (part->order[0][j] % width == r)
+                SL_TRY(forward(s, stage, part->order[0][j]));
         if (r == 0)
             SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, part->sum, worker->state, bytes));
         else
@@ -232,12 +259,14 @@ static sl_err backward_stage(struct sl_serial *s, int stage) {
         if (r >= part->micros)
             SL_TRY(sl_run_worker_clear_grads(part->train.worker, r));
     for (int64_t j = 0; j < part->micros; j++) {
-        struct sl_worker_pass pass = pass_of(s, stage, j);
+        int64_t micro = part->order[1][j];
+        struct sl_worker_pass pass = pass_of(s, stage, micro);
         pass.phase = SL_PHASE_B;
-        pass.grad_slot = (int)(j % of->width);
-        pass.accumulate = j >= of->width;
+        pass.grad_slot = (int)(micro % of->width);
+        for (int64_t i = 0; i < j; i++)
+            pass.accumulate |= part->order[1][i] % of->width == pass.grad_slot;
         for (int i = 0; i < of->out_count; i++)
-            SL_TRY(fetch(s, (struct end){stage, j}, s->plan->edges[of->out[i]].to, true));
+            SL_TRY(fetch(s, (struct end){stage, micro}, s->plan->edges[of->out[i]].to, true));
         SL_TRY(sl_run_worker_pass(part->train.worker, &pass));
     }
     return SL_OK;

@@ -1,10 +1,10 @@
 /* A serial run: the stages of a plan one after the other, in one thread. It is the reference for
- * pipelines that add in another order than one worker: those with replicas or with several
- * micro-batch sizes.
+ * pipelines that add in another order than one worker: those with replicas, with several micro-batch
+ * sizes, or with a schedule of another order.
  *
  *   forward of all micro-batches, stage by stage -> backward, stages in reverse -> sums -> step
  *
- * There is no schedule and no message. The sums are the canonical ones (docs/design/0001). A replica
+ * There are no messages, and of a schedule only the order of sums. The sums are the canonical ones (docs/design/0001). A replica
  * is a gradient buffer: micro-batch j of a stage adds to buffer j mod width; buffers are added in
  * order. All activations are kept until the step, so the whole batch must fit into memory.
  */
@@ -13,12 +13,15 @@
 
 #include "plan/plan.h"
 #include "run/train.h"
+#include "sched/sched.h"
 
 struct sl_serial;
 
+/* `order`: micro-batches run and are added in the order of this synchronous schedule; NULL:
+ * ascending. It is only read here. */
 SL_MUST_CHECK sl_err sl_run_serial_open(const struct sl_train_config *config,
                                         const struct sl_plan *plan, const int *stage_of,
-                                        struct sl_serial **out);
+                                        const struct sl_sched *order, struct sl_serial **out);
 void sl_run_serial_close(struct sl_serial *serial); /* NULL is fine */
 /* One optimizer step of the whole model. */
 SL_MUST_CHECK sl_err sl_run_serial_step(struct sl_serial *serial, struct sl_step_report *report);

@@ -10,6 +10,7 @@
  * buffer; a worker without memory for it posts behind z.
  */
 #include "sched/lower.h"
+#include "sched/order.h"
 
 struct posted { /* a RECV and the gap it belongs to */
     int64_t gap;
@@ -239,10 +240,9 @@ static bool find_tight(const struct sl_sched *sched, bool *tight) {
     return any;
 }
 
-sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
-                      struct sl_sched **out) {
-    if (passes->lowered)
-        return sl_fail(SL_ERR_REFUSED, "the schedule has been lowered already");
+/* Receives early; where memory lacks, late. */
+static sl_err lower_tightly(struct sl_arena *arena, const struct sl_sched *passes,
+                            struct sl_sched **out) {
     struct sl_arena_mark mark = sl_arena_mark(arena);
     bool *tight = sl_realloc(NULL, (size_t)passes->plan->worker_count * sizeof *tight);
     memset(tight, 0, (size_t)passes->plan->worker_count * sizeof *tight);
@@ -253,6 +253,30 @@ sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
     }
     free(tight);
     return err;
+}
+
+static bool fits(const struct sl_sched *sched) {
+    const int64_t *limits = sched->plan->memory_bytes;
+    for (int w = 0; limits && w < sched->plan->worker_count; w++)
+        if (limits[w] && sl_sched_worker_bytes(sched, w) > limits[w])
+            return false;
+    return true;
+}
+
+sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
+                      struct sl_sched **out) {
+    if (passes->lowered)
+        return sl_fail(SL_ERR_REFUSED, "the schedule has been lowered already");
+    struct sl_arena scratch = {0};
+    struct sl_arena_mark mark = sl_arena_mark(arena);
+    const struct sl_sched *ordered = sl_sched_order_restore(&scratch, passes);
+    bool done = ordered && lower_tightly(arena, ordered, out) == SL_OK && fits(*out);
+    sl_arena_free(&scratch);
+    if (done)
+        return SL_OK;
+    if (ordered)
+        sl_arena_release(arena, mark);
+    return lower_tightly(arena, passes, out);
 }
 
 sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,

@@ -32,7 +32,6 @@ struct sl_ver_weights {
 struct sl_gradient {
     int32_t iter;    /* -1: empty */
     int32_t count;   /* micro-batches in it */
-    int32_t last;    /* the last of them */
     int32_t reduced; /* groups it has gone into */
 };
 

@@ -103,13 +103,12 @@ static bool same_buffers(const struct sl_buffer *before, const struct sl_buffer 
 }
 
 static bool same_grads(const struct sl_gradient *before, const struct sl_gradient *after,
-                       const struct sl_slot_pool *pool, int32_t shift) {
+                       const struct sl_slot_pool *pool) {
     for (int32_t i = 0; i < pool->count; i++) {
         const struct sl_gradient *now = &after[turned(i, pool)];
-        if (before[i].iter < 0
-                ? now->iter >= 0
-                : now->iter != before[i].iter + 1 || now->count != before[i].count ||
-                      now->last != before[i].last + shift || now->reduced != before[i].reduced)
+        if (before[i].iter < 0 ? now->iter >= 0
+                               : now->iter != before[i].iter + 1 || now->count != before[i].count ||
+                                     now->reduced != before[i].reduced)
             return false;
     }
     return true;
@@ -142,7 +141,7 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
         if (s0->bell[d].iter >= 0 && (s1->bell[d].iter != s0->bell[d].iter + 1 ||
                                       s1->bell[d].version != s0->bell[d].version + 1))
             return no(v, stage, "bellwethers");
-    if (!same_grads(s0->grads, s1->grads, &pools[SL_POOL_GRAD], shift))
+    if (!same_grads(s0->grads, s1->grads, &pools[SL_POOL_GRAD]))
         return no(v, stage, "gradients");
     for (int p = SL_POOL_EDGES; p < sl_sched_pool_count(&v->plan->stages[stage]); p++)
         if (!same_buffers(s0->buffers[p - SL_POOL_EDGES], s1->buffers[p - SL_POOL_EDGES], &pools[p],

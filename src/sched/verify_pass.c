@@ -1,5 +1,5 @@
 /* Passes and weights in the proof: versions by rule, slots never overwritten while live, every
- * gradient exactly once into exactly one step, in ascending order. */
+ * gradient exactly once into exactly one step. Their order: order.c. */
 #include "sched/verify.h"
 
 /* --- inputs and outputs over edges --- */
@@ -201,7 +201,7 @@ static sl_err add_gradient(struct sl_ver *v, struct sl_turn *t) {
                                     v->view.pools[t->seat][SL_POOL_GRAD].count);
     struct sl_gradient *grad = &v->seats[t->seat].grads[a->grad_slot];
     if (grad->iter < 0)
-        *grad = (struct sl_gradient){.iter = iter, .last = -1};
+        *grad = (struct sl_gradient){.iter = iter};
     if (grad->iter != iter)
         return sl_sched_verify_fail(
             v, t,
@@ -210,10 +210,6 @@ static sl_err add_gradient(struct sl_ver *v, struct sl_turn *t) {
             iter, grad->iter);
     if (grad->reduced)
         return sl_sched_verify_fail(v, t, "gradient added after its REDUCE");
-    if (a->micro <= grad->last)
-        return sl_sched_verify_fail(
-            v, t, "gradients are added in ascending order, %d is in already", grad->last);
-    grad->last = a->micro;
     grad->count++;
     return SL_OK;
 }

@@ -80,14 +80,15 @@ static void meaning_passes(const struct world *w, struct meaning *m, int64_t ite
     }
 }
 
-/* The gradient a replica has summed, in ascending order. */
+/* The gradient a replica has summed, in its own order: any order is training, and every micro-batch
+ * is in it once (verdict). */
 static symbol meaning_sum(const struct world *w, const struct meaning *m, int seat, int64_t iter) {
     const struct sl_seat *at = &w->p->seats[seat];
     symbol sum = 3;
-    for (int64_t j = at->replica; j < sym_micros_of(w, at->stage, iter);
-         j += w->p->stages[at->stage].width) {
-        int64_t k = iter * sym_per_iter(w, at->stage) + j;
-        sum = sym_mix(sym_mix(sum, sym_mix(m->b[at->stage][k], 31)), (uint64_t)k);
+    for (int64_t i = 0; i < w->seats[seat].added_count; i++) {
+        int64_t k = w->seats[seat].added[i];
+        if (k / sym_per_iter(w, at->stage) == iter)
+            sum = sym_mix(sym_mix(sum, sym_mix(m->b[at->stage][k], 31)), (uint64_t)k);
     }
     return sum;
 }

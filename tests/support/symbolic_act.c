@@ -432,6 +432,16 @@ static int do_step(struct world *w, int seat, const struct sl_action *a) {
     return 1;
 }
 
+static void remember(struct seat *s, int64_t micro) {
+    if (s->added_count == s->added_room) {
+        s->added_room = s->added_room ? 2 * s->added_room : 16;
+        s->added = realloc(s->added, sizeof *s->added * (size_t)s->added_room);
+        if (!s->added)
+            abort();
+    }
+    s->added[s->added_count++] = micro;
+}
+
 /* 1: done, 0: waits or broken. */
 int sym_do_action(struct world *w, int worker, const struct sl_action *raw, int rep) {
     int seat = -1;
@@ -469,6 +479,7 @@ int sym_do_action(struct world *w, int worker, const struct sl_action *raw, int 
     if (adds) {
         w->seats[seat].grad_iter[a.grad_slot] = (int)(a.micro / sym_per_iter(w, a.stage)) + 1;
         w->seats[seat].grad_count[a.grad_slot]++;
+        remember(&w->seats[seat], a.micro);
     }
     w->count[a.kind][a.stage][a.micro]++;
     return 1;

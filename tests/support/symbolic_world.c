@@ -257,6 +257,7 @@ void sym_close_world(struct world *w) {
     }
     for (int i = 0; i < p->seat_count; i++) {
         struct seat *s = &w->seats[i];
+        free(s->added);
         free_cells(w, i, s->in_cells);
         free_cells(w, i, s->out_cells);
         free(s->stash);

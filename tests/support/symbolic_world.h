@@ -38,6 +38,8 @@ struct seat {
     int *tag, *tag_ahead;
     symbol *grad;                /* [slot] what has been added */
     int *grad_iter, *grad_count; /* [slot] iteration (from 1) and micro-batches in it */
+    int64_t *added;              /* micro-batches in the order in which they were added */
+    int64_t added_count, added_room;
     int steps, last_slot;
     int bell_iter[2], bell_version[2];   /* of forwards, of backwards; iterations from 1 */
     struct cell **in_cells, **out_cells; /* [place][slot]; in: acts then grads readers */

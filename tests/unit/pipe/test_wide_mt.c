@@ -244,7 +244,7 @@ static void test_serial(void **state) {
         config.clip = 0.5;
         pipe_case_cut(&c, &config, 3, NULL);
         assert_int_equal(sl_run_train_open(&config, &one), SL_OK);
-        assert_int_equal(sl_run_serial_open(&config, c.plan, c.stage_of, &serial), SL_OK);
+        assert_int_equal(sl_run_serial_open(&config, c.plan, c.stage_of, NULL, &serial), SL_OK);
         for (int i = 0; i < STEPS; i++) {
             struct sl_step_report a, b;
             assert_int_equal(sl_run_train_step(one, &a), SL_OK);
