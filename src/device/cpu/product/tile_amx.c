@@ -11,14 +11,15 @@ struct amx_config {
     uint8_t rows[16];
 };
 
-void amx_open(void) {
-    struct amx_config config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.row_bytes[i] = 64;
-        config.rows[i] = AMX_ROWS;
-    }
-    _tile_loadconfig(&config);
-}
+/* Eight tiles of 16 rows of 64 bytes. Not a local variable: gcc 12 declares that ldtilecfg reads 8 of
+ * the 64 bytes, and drops stores to the others. */
+static const struct amx_config config = {
+    .palette = 1,
+    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+    .rows = {AMX_ROWS, AMX_ROWS, AMX_ROWS, AMX_ROWS, AMX_ROWS, AMX_ROWS, AMX_ROWS, AMX_ROWS},
+};
+
+void amx_open(void) { _tile_loadconfig(&config); }
 
 void amx_close(void) { _tile_release(); }
 
