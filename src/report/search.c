@@ -116,6 +116,12 @@ static void put_bound(const struct sl_search_result *r, struct sl_text *out) {
                        gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets");
 }
 
+static const char *ending(const struct sl_search_result *r) {
+    if (r->timed_out)
+        return "stopped by the time limit: this is the best plan so far";
+    return r->out_of_budget ? "stopped at its budget: this is the best plan so far" : "finished";
+}
+
 void sl_report_search(const struct sl_report_search *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->detail.problem;
@@ -147,9 +153,7 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     put_what_if(report, out);
     sl_text_printf(out, "search      %s: %s, %lld candidates, %lld played; %s\n",
                    report->spec->planner->name, sl_human_ns(report->search->search_ns, took),
-                   (long long)r->offered, (long long)r->simulated,
-                   r->timed_out ? "stopped by the time limit: this is the best plan so far"
-                                : "finished");
+                   (long long)r->offered, (long long)r->simulated, ending(r));
 }
 
 /* ---- JSON ---- */
@@ -238,6 +242,7 @@ void sl_report_search_json(const struct sl_report_search *report, struct sl_text
     sl_json_put_bool(&json, "proven", r->proven);
     sl_json_put_bool(&json, "all_cuts", r->complete);
     sl_json_put_bool(&json, "timed_out", r->timed_out);
+    sl_json_put_bool(&json, "out_of_budget", r->out_of_budget);
     sl_json_put_double(&json, "search_ms", (double)report->search->search_ns / 1e6);
     sl_json_put_int(&json, "played", r->simulated);
     sl_json_key(&json, "stages");

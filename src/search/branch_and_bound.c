@@ -314,8 +314,10 @@ static void branch(struct sl_search_pool *pool, const struct sl_search_downsets 
         b.nodes = 0;
     fill_ways(&b, &arena);
     visit(&b, downsets->ideals.count - 1, devices);
-    if (b.stopped)
+    if (b.stopped) {
         pool->out->proven = false;
+        pool->out->out_of_budget |= !sl_search_query_timed_out(pool->query);
+    }
     sl_arena_free(&arena);
 }
 

@@ -116,8 +116,20 @@ static int64_t stage_bound(const struct sl_candidate_detail *detail, int s, cons
     return wait->there + (own > after ? own : after);
 }
 
-/* Asynchronous schedules hide all waiting. They also hide reductions if ties make stages step
- * globally. */
+/* With two weight versions the first pass of an iteration waits for the step two iterations before,
+ * so two iterations take at least the way of the last micro-batch from here to the end and back.
+ * Only the first and the last few of the simulated iterations are not counted. */
+static int64_t two_version_bound(const struct sl_candidate_detail *detail, int s,
+                                 const struct wait *wait) {
+    enum { PAIRS = (SL_ASYNC_ITERS - 8) / 2 };
+    const struct sl_candidate_stage *stage = &detail->stages[s];
+    int64_t least = sl_search_candidate_stage_micros(detail, s) / detail->c.width[s];
+    int64_t way = (least > 1 ? least : 1) * stage->f + wait->behind + stage->i + stage->w;
+    return (int64_t)((double)(way + stage->step) * PAIRS / (SL_ASYNC_ITERS - 1));
+}
+
+/* Asynchronous schedules hide all waiting but that for a version. They also hide reductions if ties
+ * make stages step globally. */
 int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail) {
     const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC,
@@ -131,6 +143,10 @@ int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail) {
         int64_t all = sync ? stage_bound(detail, s, &wait[s], split)
                            : sl_search_async_bound(own, sl_search_candidate_micros(detail),
                                                    detail->device_count);
+        if (row && row->rule == SL_RULE_2BW) {
+            int64_t two = two_version_bound(detail, s, &wait[s]);
+            all = two > all ? two : all;
+        }
         max = all > max ? all : max;
     }
     free(wait);

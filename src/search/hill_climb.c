@@ -27,6 +27,8 @@ static bool try_move(struct climb *c, const struct sl_candidate *move) {
     if (bound < before)
         c->passes -= sl_search_candidate_folded_passes(&detail);
     sl_arena_free(&arena);
+    if (bound < before && c->passes <= 0)
+        c->pool->out->out_of_budget = true;
     if (bound >= before || c->passes <= 0)
         return false;
     sl_search_pool_progress(c->pool, "hill climbing");

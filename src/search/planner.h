@@ -49,6 +49,7 @@ struct sl_search_result {
     bool proven;         /* best is optimal in its space */
     bool complete;       /* all cuts of the graph were considered */
     bool timed_out;
+    bool out_of_budget;                /* ended by a limit on effort: better plans may be unseen */
     int64_t simulated, offered, pairs; /* candidates; pairs of downsets that cut searches priced */
     /* if nothing fits: */
     int tight_unit;                    /* the unit that misses by most alone on a device, */

@@ -1,8 +1,22 @@
-/* 2bw: every width x depth with equal runs of units, micro-batch size and recomputation; all
- * stages have the same width (Narayanan et al. 2021 (PipeDream-2BW), sec. 4). */
+/* 2bw: every width x depth with equal runs of units; all stages have the same width (Narayanan et
+ * al. 2021 (PipeDream-2BW), sec. 4).
+ *
+ *     for width, depth:  the micro-batch size b and recomputation r with the largest throughput
+ *         rule           m >= depth micro-batches per pipeline, else two versions stall
+ *         MEMORY         versions |W| + state + stashes; d - i micro-batches in flight on stage i,
+ *                        inputs only where r (sl_search_candidate_shortfall)
+ *         THROUGHPUT     width b / t,  t = max over stages of
+ *                            max(compute + transfers of one micro-batch, all-reduce / m)
+ *                        compute includes the recomputation; transfers go there and back
+ *
+ * The closed forms know no fill, drain or contention. The simulator therefore compares the best
+ * few, each with its own width x depth. */
 #include "search/pool.h"
 
+#include <math.h>
 #include <string.h>
+
+enum { KEPT = 16 }; /* simulated per schedule */
 
 /* Runs of nearly equal time, like equal numbers of transformer blocks. Returns how many. */
 static int cut(const struct sl_problem *p, const int *order, int size, int depth, int *stage_of) {
@@ -24,41 +38,134 @@ static int cut(const struct sl_problem *p, const int *order, int size, int depth
     return last + 1;
 }
 
-struct equal_stages {
-    int *order, *stage_of, *width;
-    bool *recompute;
+struct choice {
+    int width, depth, size;
+    bool recompute;
+    double missing; /* bytes; at most 0: it fits */
+    double time;    /* s per sample of the whole job */
 };
 
-static void add_equal(struct sl_search_pool *pool, struct equal_stages *s, struct sl_candidate c,
-                      int width) {
-    const struct sl_problem *p = pool->query->problem;
-    int depth = c.stage_count;
-    c.stage_count = cut(p, s->order, c.size, depth, s->stage_of);
-    if (c.stage_count != depth)
-        return;
-    for (int i = 0; i < depth; i++)
-        s->width[i] = width;
-    for (int recompute = 0; recompute < 2; recompute++)
-        for (int across = 0; across < (width > 1 && depth > 1 ? 2 : 1); across++) {
-            memset(s->recompute, recompute, sizeof *s->recompute * (size_t)depth);
-            c.across = across;
-            sl_search_pool_add(pool, &c, "2bw");
-        }
+struct equal_stages {
+    struct sl_search_pool *pool;
+    const char *schedule;
+    int *order, *stage_of, *width;
+    bool *recompute;
+    struct choice kept[KEPT]; /* best first */
+    int kept_count;
+};
+
+static bool is_better(const struct choice *a, const struct choice *b) {
+    if (a->missing > 0 || b->missing > 0)
+        return a->missing < b->missing;
+    return a->time < b->time;
 }
 
-/* All depths for one schedule, size and width. */
-static void add_depths(struct sl_search_pool *pool, struct equal_stages *s, struct sl_candidate c,
-                       int width) {
-    const struct sl_problem *p = pool->query->problem;
-    int devices = p->machine->device_count;
-    int max = devices / width < p->unit_count ? devices / width : p->unit_count;
-    if (p->batch / p->sizes[c.size] < width)
+static void keep(struct equal_stages *s, struct choice choice) {
+    if (s->kept_count == KEPT && !is_better(&choice, &s->kept[KEPT - 1]))
         return;
-    for (int depth = 1; depth <= max; depth++) {
-        if (devices > 64 && ((width & (width - 1)) || (depth != max && (depth & (depth - 1)))))
-            continue; /* large machines: powers of two, and all devices */
-        c.stage_count = depth;
-        add_equal(pool, s, c, width);
+    int at = s->kept_count < KEPT ? s->kept_count++ : KEPT - 1;
+    for (; at > 0 && is_better(&choice, &s->kept[at - 1]); at--)
+        s->kept[at] = s->kept[at - 1];
+    s->kept[at] = choice;
+}
+
+/* ns of the activations and gradients of one micro-batch over the link into the stage. */
+static double transfer(const struct sl_candidate_detail *detail, int stage, double bytes) {
+    int from = detail->device_of[detail->workers[stage - 1][0]];
+    int to = detail->device_of[detail->workers[stage][0]];
+    return 2e9 * bytes / sl_cost_machine_between(detail->problem->machine, from, to)->bandwidth;
+}
+
+/* THROUGHPUT, as s per sample. */
+static double time_of(const struct sl_candidate_detail *detail, const struct choice *choice) {
+    const struct sl_problem *p = detail->problem;
+    double size = (double)p->sizes[choice->size], slowest = 0;
+    double micros = (double)p->batch / size / choice->width;
+    for (int i = 0; i < choice->depth; i++) {
+        const struct sl_candidate_stage *stage = &detail->stages[i];
+        double busy = (double)(stage->f + stage->i + stage->w);
+        if (choice->recompute)
+            busy += (double)sl_search_recompute_ns(p, stage->f);
+        if (i)
+            busy += transfer(detail, i, (double)stage->in_bytes * size);
+        if (i + 1 < choice->depth)
+            busy += transfer(detail, i + 1, (double)stage->out_bytes * size);
+        slowest = fmax(slowest, fmax(busy, (double)stage->reduce / micros));
+    }
+    return slowest / 1e9 / (choice->width * size);
+}
+
+/* A candidate of equal stages; false: there are fewer units than that. */
+static bool set_candidate(struct equal_stages *s, const struct choice *choice,
+                          struct sl_candidate *out) {
+    *out = (struct sl_candidate){.stage_count = choice->depth,
+                                 .stage_of = s->stage_of,
+                                 .width = s->width,
+                                 .recompute = s->recompute,
+                                 .size = choice->size,
+                                 .schedule = s->schedule};
+    for (int i = 0; i < choice->depth; i++) {
+        s->width[i] = choice->width;
+        s->recompute[i] = choice->recompute;
+    }
+    return cut(s->pool->query->problem, s->order, choice->size, choice->depth, s->stage_of) ==
+           choice->depth;
+}
+
+/* The better recomputation rule of one width, depth and size; false: none is allowed. */
+static bool weigh(struct equal_stages *s, struct choice *choice, struct choice *best) {
+    const struct sl_problem *p = s->pool->query->problem;
+    double spare = (1 - sl_search_query_memory(s->pool->query)) * (double)p->memory[0];
+    struct sl_candidate c;
+    struct sl_arena arena = {0};
+    struct sl_candidate_detail detail;
+    bool found = false;
+    if (!set_candidate(s, choice, &c))
+        return false;
+    sl_search_candidate_expand(&arena, p, &c, &detail);
+    for (int recompute = 0; recompute < 2; recompute++) {
+        if (p->recompute == (recompute ? SL_RECOMPUTE_NEVER : SL_RECOMPUTE_ALWAYS))
+            continue;
+        choice->recompute = recompute;
+        memset(s->recompute, recompute, sizeof *s->recompute * (size_t)choice->depth);
+        choice->missing = sl_search_candidate_shortfall(&detail) + spare;
+        choice->time = time_of(&detail, choice);
+        if (!found || is_better(choice, best))
+            *best = *choice;
+        found = true;
+    }
+    sl_arena_free(&arena);
+    return found;
+}
+
+/* The best micro-batch size of one width and depth. */
+static void try_shape(struct equal_stages *s, int width, int depth) {
+    const struct sl_problem *p = s->pool->query->problem;
+    struct choice best, one;
+    bool found = false;
+    for (int size = 0; size < p->size_count; size++) {
+        struct choice choice = {.width = width, .depth = depth, .size = size};
+        int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
+        if (micros / width < depth || !weigh(s, &choice, &one))
+            continue;
+        if (!found || is_better(&one, &best))
+            best = one;
+        found = true;
+    }
+    if (found)
+        keep(s, best);
+}
+
+static void try_shapes(struct equal_stages *s) {
+    const struct sl_problem *p = s->pool->query->problem;
+    int devices = p->machine->device_count;
+    for (int width = 1; width <= (p->straight ? 1 : devices); width++) {
+        int max = devices / width < p->unit_count ? devices / width : p->unit_count;
+        for (int depth = 1; depth <= max && !sl_search_query_timed_out(s->pool->query); depth++) {
+            bool power = !(width & (width - 1)) && (depth == max || !(depth & (depth - 1)));
+            if (devices <= 64 || power) /* large machines: powers of two, and all devices */
+                try_shape(s, width, depth);
+        }
     }
 }
 
@@ -67,17 +174,23 @@ void sl_search_add_2bw(struct sl_search_pool *pool) {
     struct sl_arena arena = {0};
     const char *one[SL_QUERY_SCHEDULES];
     int devices = p->machine->device_count;
-    struct equal_stages s = {SL_NEW(&arena, int, p->unit_count + 1),
-                             SL_NEW(&arena, int, p->unit_count + 1),
-                             SL_NEW(&arena, int, devices + 1), SL_NEW(&arena, bool, devices + 1)};
-    struct sl_candidate c = {.stage_of = s.stage_of, .width = s.width, .recompute = s.recompute};
+    struct equal_stages s = {
+        .pool = pool,
+        .order = SL_NEW(&arena, int, p->unit_count + 1),
+        .stage_of = SL_NEW(&arena, int, p->unit_count + 1),
+        .width = SL_NEW(&arena, int, devices + 1),
+        .recompute = SL_NEW(&arena, bool, devices + 1),
+    };
     SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, s.order));
-    for (const char *const *row = sl_search_query_schedules(pool->query, one); *row; row++)
-        for (c.size = 0; c.size < p->size_count; c.size++)
-            for (int width = 1; width <= (p->straight ? 1 : devices); width++) {
-                c.schedule = *row;
-                add_depths(pool, &s, c, width);
-            }
+    for (const char *const *row = sl_search_query_schedules(pool->query, one); *row; row++) {
+        struct sl_candidate c;
+        s.schedule = *row;
+        s.kept_count = 0;
+        try_shapes(&s);
+        for (int i = 0; i < s.kept_count; i++)
+            if (set_candidate(&s, &s.kept[i], &c))
+                sl_search_pool_add(pool, &c, "2bw");
+    }
     sl_arena_free(&arena);
 }
 
@@ -92,6 +205,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
 
 const struct sl_planner sl_search_planner_2bw = {
     .name = "2bw",
-    .brief = "width x depth exhaustively, equal stages (PipeDream-2BW)",
+    .brief = "width x depth by closed forms, equal stages, at least as many micro-batches "
+             "as stages (PipeDream-2BW)",
     .run = run,
 };

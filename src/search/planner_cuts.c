@@ -48,6 +48,7 @@ static void add_size(struct sl_search_pool *pool, const struct sl_search_downset
                                  .tolerance = downsets->ideals.count > 256 ? 1e-3 : 0};
     sl_search_cuts_search(&arena, p, downsets, &rules, pool->query->until_ns, &found);
     pool->out->pairs += found.pairs;
+    pool->out->out_of_budget |= found.dropped;
     if (found.at.count) /* the smallest bottleneck */
         sl_search_pool_add(pool, &found.at.at[0], r->name);
     SL_VEC_FREE(&found.at);

@@ -78,6 +78,7 @@ static void add_own(struct sl_search_pool *pool, const struct sl_search_downsets
     for (int i = 0; i < count; i++) {
         struct sl_cut_found *found = &jobs.at[i].found;
         pool->out->pairs += found->pairs;
+        pool->out->out_of_budget |= found->dropped;
         if (!found->at.count && found->tight_bytes < pool->out->tight_bytes) {
             pool->out->tight_unit = found->tight_unit;
             pool->out->tight_bytes = found->tight_bytes;
@@ -140,8 +141,10 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     out->lower_bound = sl_search_space_bound(p, sl_search_query_schedules(query, one),
                                              sl_search_query_mixes_sizes(query));
     out->proven |= out->found && out->best.score.step_ns <= out->lower_bound;
-    if (out->proven)
+    if (out->proven) {
         out->lower_bound = out->best.score.step_ns;
+        out->out_of_budget = false; /* nothing left to find */
+    }
     sl_search_pool_close(&pool);
     sl_arena_free(&scratch);
     return SL_OK;

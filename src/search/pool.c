@@ -199,8 +199,10 @@ static bool simulate_some(struct sl_search_pool *pool, struct sl_candidate_entry
     sl_err err[AT_ONCE];
     struct batch batch = {pool->query->problem, at, err};
     int count = 1;
-    if (pool->passes && pool->passes + at[0].passes > PASSES_MAX)
+    if (pool->passes && pool->passes + at[0].passes > PASSES_MAX) {
+        pool->out->out_of_budget = true;
         return false;
+    }
     if (pool->passes && sl_search_query_timed_out(pool->query)) {
         pool->out->timed_out = true;
         return false;

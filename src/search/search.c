@@ -96,7 +96,10 @@ static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *
         struct sl_candidate_score score;
         bool fits;
         sl_search_candidate_expand(arena, spec->query.problem, &runner->c, &other.detail);
-        passes += sl_search_candidate_passes(&other.detail);
+        int64_t whole = sl_search_candidate_passes(&other.detail);
+        passes += whole;
+        r->out_of_budget |=
+            passes > max && whole != sl_search_candidate_folded_passes(&other.detail);
         if (passes > max || sl_search_candidate_simulate(&other.detail, NULL, &score) != SL_OK) {
             runner->score.step_ns = (int64_t)((double)runner->score.step_ns * scale);
             runner->score.sim_ns = (int64_t)((double)runner->score.sim_ns * scale);
@@ -141,6 +144,7 @@ static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec 
     for (int round = 0; round < ROUNDS && !*fits; round++) {
         struct sl_search_result result = {.tight_unit = 0};
         SL_TRY(spec->planner->run(arena, &query, &result));
+        result.timed_out |= sl_search_query_timed_out(&query);
         const struct sl_candidate_score *nearest = &result.nearest.score;
         if (!result.found && result.nearest_found && !out->result.found &&
             nearest->over_bytes < nearest->peak_bytes / 8) {
@@ -217,6 +221,9 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
     bool fits;
     if (r->nearest_found) /* its exact excess */
         SL_TRY(rescore(arena, spec, &r->nearest, &exact, &fits));
+    const char *found = r->timed_out       ? " was found within the time limit"
+                        : r->out_of_budget ? " was found within the budget of the search"
+                                           : " fits";
     char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], advice[128] = "more memory";
     double times = find_memory(spec);
     if (r->nearest_found)
@@ -227,20 +234,19 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
                  sl_human_bytes((int64_t)((double)p->memory[0] * times), a),
                  (long long)((double)p->memory[0] * times));
     if (!r->nearest_found)
-        return sl_fail(
-            SL_ERR_REFUSED,
-            "no plan of %s for %s: unit %s alone shortfall %s on a device of its own; it "
-            "fits with %s; or try a smaller micro-batch",
-            p->model, p->machine->name, p->units[r->tight_unit].name,
-            sl_human_bytes(r->tight_bytes > 0 ? r->tight_bytes : 0, a), advice);
+        return sl_fail(SL_ERR_REFUSED,
+                       "no plan of %s for %s%s: unit %s alone lacks %s on a device of its own; it "
+                       "fits with %s; or try a smaller micro-batch",
+                       p->model, p->machine->name, found, p->units[r->tight_unit].name,
+                       sl_human_bytes(r->tight_bytes > 0 ? r->tight_bytes : 0, a), advice);
     const struct sl_candidate_score *s = &r->nearest.score;
     int64_t over = s->over_bytes > 0 ? s->over_bytes : 0;
     return sl_fail(
         SL_ERR_REFUSED,
-        "no plan of %s fits %s: the nearest has %d stages (%s, micro-batch %lld), and "
+        "no plan of %s for %s%s: the nearest has %d stages (%s, micro-batch %lld), and "
         "stage s%d on worker %d needs %s more than the %s there are. It fits with %s; or "
         "try more devices, a smaller batch, an optimizer with less state",
-        p->model, p->machine->name, r->nearest.c.stage_count, r->nearest.c.schedule,
+        p->model, p->machine->name, found, r->nearest.c.stage_count, r->nearest.c.schedule,
         (long long)p->sizes[r->nearest.c.size], s->over_stage, s->over_worker,
         sl_human_bytes(over, a), sl_human_bytes(p->memory[0], b), advice);
 }

@@ -222,7 +222,7 @@ static void files_run_as_simulated(void **state) {
 /* sluice is never worse than another planner. */
 static void never_loses(void **state) {
     (void)state;
-    int64_t count = test_count(1500);
+    int64_t count = test_count(2000);
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {13, (uint64_t)i, 0};
