@@ -279,7 +279,7 @@ sl_err sl_ckpt_manifest_read(const char *file, char *text, size_t length, struct
     out->hash = sl_hash(text, length - tail_length);
     put_tail(tail, out->hash);
     if (memcmp(text + length - tail_length, tail, tail_length) != 0)
-        return sl_fail(SL_ERR_INPUT, "%s: damaged: its checksum does not agree", file);
+        return sl_fail(SL_ERR_INPUT, "%s: damaged: its checksum does not match", file);
     sl_json_read(&json, file, text, length);
     SL_TRY(read_head(&json, out));
     SL_TRY(read_notes(&json, arena, out));

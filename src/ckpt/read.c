@@ -86,7 +86,7 @@ static sl_err open_shard(struct sl_ckpt *ckpt, int index) {
                        (long long)shard->file_bytes);
     SL_TRY(sl_st_open(path, &ckpt->shards[index]));
     if (ckpt->shards[index].header_hash != shard->header_hash)
-        return sl_fail(SL_ERR_INPUT, "%s: damaged: the checksum of its header does not agree",
+        return sl_fail(SL_ERR_INPUT, "%s: damaged: the checksum of its header does not match",
                        path);
     return SL_OK;
 }

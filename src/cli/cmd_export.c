@@ -29,7 +29,8 @@ static sl_err open_graph(const struct sl_args *args, struct job *job) {
     const char *model = sl_args_text(args, "--model", plan->model);
     if (!model || !plan->node_count)
         return sl_fail(SL_ERR_REFUSED,
-                       "%s: this plan is of no model, and %s wants the names of its parts",
+                       "%s: the plan names no model, and %s needs the names of its layers; "
+                       "give --model M",
                        args->positional[0], job->row->name);
     SL_TRY(sl_cli_model_open(args, model, false, &job->graph));
     SL_TRY(sl_graph_autodiff(job->graph));

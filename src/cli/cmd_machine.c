@@ -131,7 +131,7 @@ static sl_err find(const struct sl_args *args, struct sl_arena *arena, const cha
     if (strcmp(verb, "discover") == 0)
         return discover(args, arena, out);
     if (known && args->positional_count < 2)
-        return sl_fail(SL_ERR_USAGE, "machine %s: which one? See 'sluice machine ls'", verb);
+        return sl_fail(SL_ERR_USAGE, "machine %s: name a machine; see 'sluice machine ls'", verb);
     if (strcmp(verb, "check") == 0)
         return sl_profile_machine_file(arena, args->positional[1], out);
     if (strcmp(verb, "show") == 0)

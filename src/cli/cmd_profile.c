@@ -95,7 +95,7 @@ static sl_err read_sizes(const char *list, int64_t *sizes, int *count) {
                            1 << 20);
         for (int i = 0; i < *count; i++)
             if (sizes[i] == sizes[*count])
-                return sl_fail(SL_ERR_USAGE, "profile: --micro-batch: %s is there twice", item);
+                return sl_fail(SL_ERR_USAGE, "profile: --micro-batch: %s is given twice", item);
         ++*count;
         at += length;
         if (!*at)

@@ -43,7 +43,8 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     const char *against = sl_args_text(args, "--against", NULL), *to;
     int count = 0, files = args->positional_count;
     if (!sl_args_has(args, "-o"))
-        return sl_fail(SL_ERR_USAGE, "report: where to? -o X.html (or .svg, .trace.json, .txt)");
+        return sl_fail(SL_ERR_USAGE,
+                       "report: -o is missing; give -o X.html (or .svg, .trace.json, .txt)");
     if (against && files > 1)
         return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
     if (files == 1 && !against && is_run(arena, args->positional[0]))

@@ -137,7 +137,7 @@ void sl_comm_mpi_life_open(struct mpi_comm *comm) {
     if (!go && fd >= 0)
         close(fd);
     if (!all_say(comm, go && err == SL_OK)) {
-        sl_log_note("no signs of life beside MPI: a lost rank is noticed by mpirun only");
+        sl_log_note("no heartbeats between ranks: only mpirun detects a lost rank");
         sl_comm_mpi_life_close(comm);
     }
 }

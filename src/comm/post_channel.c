@@ -109,7 +109,7 @@ static sl_err find_memory(const struct sl_post *post, struct sl_device *end,
     if (!*out || end->row->apart)
         return SL_OK;
     return sl_fail(SL_ERR_REFUSED,
-                   "transport '%s' moves memory of GPUs, and device '%s' computes in the host's; "
+                   "transport '%s' moves GPU memory, but device '%s' computes in host memory; "
                    "use --device cuda, or --transport tcp or mpi",
                    post->base.row->name, end->row->name);
 }

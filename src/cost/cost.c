@@ -21,7 +21,7 @@ static bool is_rate(double x) { return isfinite(x) && x >= 0 && x < 1e24; }
 static sl_err check_row(const struct sl_cost_row *row) {
     const int64_t max = INT64_MAX >> 16;
     if (!is_plain(row->name))
-        return sl_fail(SL_ERR_INPUT, "the name of a unit has a strange character");
+        return sl_fail(SL_ERR_INPUT, "the name of a unit has an invalid character");
     if (row->micro < 1 || row->micro > INT32_MAX)
         return sl_fail(SL_ERR_INPUT, "unit %s: micro is not in 1..%d", row->name, INT32_MAX);
     if (row->f < 0 || row->i < 0 || row->w < 0 || row->f > max || row->i > max || row->w > max)

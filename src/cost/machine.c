@@ -25,7 +25,7 @@ static bool is_speed(double x) { return isfinite(x) && x > 0 && x < 1e24; }
 
 static sl_err check_kind(const struct sl_cost_device_kind *kind) {
     if (!is_name(kind->name))
-        return sl_fail(SL_ERR_INPUT, "a kind of device has no proper name");
+        return sl_fail(SL_ERR_INPUT, "the name of a kind of device is invalid");
     if (kind->memory_bytes < 1 || kind->memory_bytes > INT64_MAX >> 8)
         return sl_fail(SL_ERR_INPUT, "kind %s: memory must be positive", kind->name);
     if (!is_speed(kind->stream) || !is_speed(kind->flops[SL_MATH_FP32]))
@@ -43,7 +43,7 @@ static sl_err check_kind(const struct sl_cost_device_kind *kind) {
 
 static sl_err check_link(const struct sl_link *link) {
     if (!is_name(link->name))
-        return sl_fail(SL_ERR_INPUT, "a link has no proper name");
+        return sl_fail(SL_ERR_INPUT, "the name of a link is invalid");
     if (!is_speed(link->bandwidth) || link->bandwidth > 1e18 || link->bandwidth < 1)
         return sl_fail(SL_ERR_INPUT, "link %s: bandwidth is not in 1..1e18", link->name);
     if (link->latency_ns < 0 || link->latency_ns > 1000000000000)
@@ -54,7 +54,7 @@ static sl_err check_link(const struct sl_link *link) {
 static sl_err check_host(const struct sl_machine *m, const struct sl_host *host, int64_t *devices,
                          int64_t *hosts) {
     if (!is_name(host->name))
-        return sl_fail(SL_ERR_INPUT, "a host has no proper name");
+        return sl_fail(SL_ERR_INPUT, "the name of a host is invalid");
     if (host->count < 1 || host->count > SL_DEVICE_MAX || host->part_count < 1)
         return sl_fail(SL_ERR_INPUT, "host %s: needs a count and devices", host->name);
     if (host->link < 0 || host->link >= m->link_count)
@@ -78,7 +78,7 @@ static sl_err check_levels(const struct sl_machine *m, int64_t hosts) {
     for (int i = 0; i < m->level_count; i++) {
         const struct sl_level *level = &m->levels[i];
         if (!is_name(level->name))
-            return sl_fail(SL_ERR_INPUT, "a level has no proper name");
+            return sl_fail(SL_ERR_INPUT, "the name of a level is invalid");
         if (level->link < 0 || level->link >= m->link_count)
             return sl_fail(SL_ERR_INPUT, "level %s: no such link", level->name);
         if (level->hosts <= below || level->hosts % below)
@@ -95,10 +95,10 @@ static sl_err check_levels(const struct sl_machine *m, int64_t hosts) {
 sl_err sl_cost_machine_check(const struct sl_machine *m) {
     int64_t devices = 0, hosts = 0;
     if (!is_name(m->name))
-        return sl_fail(SL_ERR_INPUT, "the machine has no proper name");
+        return sl_fail(SL_ERR_INPUT, "the name of the machine is invalid");
     for (const char *at = m->brief; at && *at; at++)
         if (!isprint((unsigned char)*at) || *at == '"' || *at == '\\')
-            return sl_fail(SL_ERR_INPUT, "the machine's description has a strange character");
+            return sl_fail(SL_ERR_INPUT, "the machine's description has an invalid character");
     if (!m->kind_count || !m->host_count)
         return sl_fail(SL_ERR_INPUT, "machine %s: needs a kind of device and a host", m->name);
     for (int i = 0; i < m->kind_count; i++) {

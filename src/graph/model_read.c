@@ -169,8 +169,8 @@ sl_err sl_graph_model_find_used(const void *ctx, const char *from, const char *n
     }
     sl_err err = sl_file_exists(out->file)
                      ? sl_file_read(out->file, SL_MODEL_FILE_BYTES, &out->text, &out->length)
-                     : sl_fail(SL_ERR_INPUT, "there is no %s.model beside this file%s", name,
-                               dirs && dirs[0] ? " or among the models" : "");
+                     : sl_fail(SL_ERR_INPUT, "there is no %s.model in the folder of this file%s",
+                               name, dirs && dirs[0] ? " or among the models" : "");
     if (err != SL_OK) {
         free(out->file);
         out->file = NULL;

@@ -37,7 +37,7 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
             continue;
         if (l->layer_stage[layer] >= 0 && l->layer_stage[layer] != stage)
             return sl_fail(SL_ERR_REFUSED,
-                           "Megatron cuts between layers, and %s is partly in %s and partly in "
+                           "Megatron cuts between layers, and parts of %s are in %s and in "
                            "%s; plan with --whole-layers",
                            b->names[layer], stage_name(l, l->layer_stage[layer]),
                            stage_name(l, stage));
@@ -46,8 +46,8 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
     for (int i = 1; i < b->count; i++)
         if (l->layer_stage[i] < l->layer_stage[i - 1])
             return sl_fail(SL_ERR_REFUSED,
-                           "Megatron's layers go up with the stages, and %s is in %s", b->names[i],
-                           stage_name(l, l->layer_stage[i]));
+                           "Megatron assigns layers to stages in ascending order, and %s is in %s",
+                           b->names[i], stage_name(l, l->layer_stage[i]));
     return SL_OK;
 }
 
@@ -63,15 +63,16 @@ static sl_err check_rest(const struct layout *l) {
             continue;
         if (n > b->first && n < b->last)
             return sl_fail(SL_ERR_REFUSED,
-                           "Megatron has nothing between its layers, and node %d (%s) is there", n,
+                           "Megatron has no nodes between its layers, and node %d (%s) is there", n,
                            node->op->name);
         bool norm = strstr(node->op->name, "norm") && stage == l->layer_stage[b->count - 1];
         if ((n < b->first && stage != 0) || (n > b->last && stage != last && !norm))
-            return sl_fail(SL_ERR_REFUSED,
-                           "Megatron has the %s whole in its %s stage, and node %d (%s) is in %s; "
-                           "plan with --whole-layers",
-                           n < b->first ? "embedding" : "head", n < b->first ? "first" : "last", n,
-                           node->op->name, stage_name(l, stage));
+            return sl_fail(
+                SL_ERR_REFUSED,
+                "Megatron keeps the whole %s in its %s stage, and node %d (%s) is in %s; "
+                "plan with --whole-layers",
+                n < b->first ? "embedding" : "head", n < b->first ? "first" : "last", n,
+                node->op->name, stage_name(l, stage));
     }
     return SL_OK;
 }

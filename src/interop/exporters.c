@@ -101,7 +101,7 @@ sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *targe
         int first = first_on_worker(s, ranks, layout);
         if (plan->stages[s].workers[0] != plan->stages[first].workers[0])
             return sl_fail(SL_ERR_REFUSED,
-                           "%s gives stages to ranks %s, and here %s is not where %s is", target,
+                           "%s assigns stages to ranks %s, so %s must be on the rank of %s", target,
                            layout == SL_LAYOUT_V ? "in a V" : "in turn", plan->stages[s].name,
                            plan->stages[first].name);
     }

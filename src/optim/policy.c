@@ -97,11 +97,10 @@ sl_err sl_optim_policy_serves(const struct sl_policy_use *use, const char *rule,
     if (!row)
         return SL_OK;
     if (strcmp(rule, "sync") == 0)
-        return sl_fail(
-            SL_ERR_REFUSED,
-            "policy '%s' corrects weights that are behind, and in a synchronous schedule "
-            "none are; use an asynchronous schedule or `policy` none",
-            row->name);
+        return sl_fail(SL_ERR_REFUSED,
+                       "policy '%s' corrects stale weights, and a synchronous schedule has none; "
+                       "use an asynchronous schedule or `policy` none",
+                       row->name);
     if (!has_word(row->rules, rule))
         return sl_fail(SL_ERR_REFUSED, "policy '%s' does not go with version rule '%s': %s",
                        row->name, rule, row->why);

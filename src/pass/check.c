@@ -87,7 +87,7 @@ static sl_err check_instr(struct memory *memory, const struct sl_instr *instr) {
         SL_TRY(check_bounds(memory->program, instr, operand));
         if ((operand->space == SL_SPACE_SLOT || operand->space == SL_SPACE_WORK) &&
             !holds(memory, operand))
-            return sl_fail(SL_ERR_REFUSED, "program: '%s' reads %s after its memory was taken",
+            return sl_fail(SL_ERR_REFUSED, "program: '%s' reads %s after its memory was reused",
                            instr->kernel,
                            sl_graph_value_name(memory->program->graph, operand->value, name));
     }
@@ -113,7 +113,8 @@ static sl_err check_ports(struct memory *memory, const struct sl_ports *ports, c
     char name[SL_NAME_TEXT];
     for (int i = 0; i < ports->count; i++)
         if (!holds(memory, &ports->at[i].operand))
-            return sl_fail(SL_ERR_REFUSED, "program: %s %s is gone before it is taken", what,
+            return sl_fail(SL_ERR_REFUSED,
+                           "program: the memory of %s %s is reused before it is read", what,
                            sl_graph_value_name(memory->program->graph, ports->at[i].value, name));
     return SL_OK;
 }

@@ -74,8 +74,7 @@ sl_err sl_peers_no_plan(const struct sl_peers_query *query, bool stopped) {
 
 sl_err sl_peers_not_even(void) {
     return sl_fail(SL_ERR_REFUSED,
-                   "even: equal stages do not fit on these devices; planner 'sluice' "
-                   "looks for others");
+                   "even: equal stages do not fit on these devices; try planner 'sluice'");
 }
 
 sl_err sl_peers_plan(const struct sl_peers_cost_model *model, struct sl_arena *arena,
@@ -87,6 +86,6 @@ sl_err sl_peers_plan(const struct sl_peers_cost_model *model, struct sl_arena *a
     err = model->even(arena, layers, query, out);
     out->timed_out = true;
     return err == SL_OK ? err
-                        : sl_fail(SL_ERR_REFUSED, "no plan was found within the time limit; give "
-                                                  "--time-limit more seconds");
+                        : sl_fail(SL_ERR_REFUSED, "no plan was found within the time limit; try a "
+                                                  "longer --time-limit");
 }

@@ -272,7 +272,8 @@ static sl_err open_search(struct search *s, const struct sl_layers *layers,
     *out = (struct sl_peers_plan){.objective = INFINITY};
     sl_peers_pipedream_open(s->arena, layers, &s->graph);
     if (s->graph.first < 0)
-        return sl_fail(SL_ERR_INPUT, "pipedream: nothing is left to plan beside the inputs");
+        return sl_fail(SL_ERR_INPUT,
+                       "pipedream: the graph has inputs only; there is nothing to plan");
     return SL_OK;
 }
 

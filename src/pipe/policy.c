@@ -41,8 +41,8 @@ sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_pipe_seat *se
         if (seat->ats[i].height != seat->at.height && policy->row && policy->row->momentum &&
             sl_optim_policy_value(policy, "graded") != 0)
             return sl_fail(SL_ERR_REFUSED,
-                           "policy '%s' gives the holders of tied parameter '%s' different "
-                           "momentum, which would part them; use graded=0",
+                           "policy '%s' gives the copies of tied parameter '%s' different "
+                           "momentum, so they would diverge; use graded=0",
                            policy->row->name, p->graph->params.at[p->params[i].param].name);
     }
     return SL_OK;

@@ -92,7 +92,7 @@ static sl_err check_counts(const struct sl_plan *plan) {
                        plan->model);
     for (const char *at = plan->schedule; at && *at; at++)
         if (!isprint((unsigned char)*at) || *at == '"' || *at == '\\')
-            return sl_fail(SL_ERR_INPUT, "the name of the schedule has a strange character");
+            return sl_fail(SL_ERR_INPUT, "the name of the schedule has an invalid character");
     for (int i = 0; plan->memory_bytes && i < plan->worker_count; i++)
         if (plan->memory_bytes[i] < 0)
             return sl_fail(SL_ERR_INPUT, "worker %d: negative memory", i);

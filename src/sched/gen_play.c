@@ -190,8 +190,8 @@ sl_err sl_sched_gen_play(struct sl_play *ask) {
     sl_arena_release(gen->arena, mark);
     if (played != total)
         return sl_fail(SL_ERR_REFUSED,
-                       "%s: the order of passes cannot be played: %lld of %lld passes "
-                       "run before all workers wait",
+                       "%s: the order of passes deadlocks: all workers wait after %lld of %lld "
+                       "passes",
                        gen->row->name, (long long)played, (long long)total);
     return SL_OK;
 }

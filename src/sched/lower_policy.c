@@ -33,7 +33,7 @@ static sl_err ahead_of(const struct sl_low *low, const struct sl_action *pass, i
     int64_t ahead = sl_optim_policy_ahead(&low->flat.policy, &p);
     if (ahead > AHEAD_MAX)
         return sl_fail(SL_ERR_REFUSED,
-                       "policy '%s' wants stage %s to predict %lld ahead; %d is the most",
+                       "policy '%s' predicts stage %s %lld micro-batches ahead; the maximum is %d",
                        low->flat.policy.row->name, stage->name, (long long)ahead, AHEAD_MAX);
     *out = (int32_t)ahead;
     return SL_OK;

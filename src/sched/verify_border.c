@@ -60,8 +60,8 @@ struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v) {
 
 static sl_err no(const struct sl_ver *v, int stage, const char *what) {
     return sl_fail(SL_ERR_REFUSED,
-                   "the period does not recur: stage %s has other %s after it than "
-                   "before it, one iteration on",
+                   "the period does not repeat: one iteration later, stage %s has other %s "
+                   "at its end than at its begin",
                    v->plan->stages[stage].name, what);
 }
 
@@ -184,10 +184,11 @@ static sl_err recurs_channel(const struct sl_ver *v, const struct sl_border *b, 
                p1->other == p0->other + v->view.micros[writer];
     }
     if (!same)
-        return sl_fail(SL_ERR_REFUSED,
-                       "the period does not recur: worker %d has posted other receives from worker "
-                       "%d after it than before it",
-                       c->to, c->from);
+        return sl_fail(
+            SL_ERR_REFUSED,
+            "the period does not repeat: worker %d has posted other receives from worker "
+            "%d at its end than at its begin",
+            c->to, c->from);
     return SL_OK;
 }
 

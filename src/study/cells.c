@@ -27,7 +27,8 @@ static sl_err check_modes(const struct sl_study *s) {
     for (int i = 0; i < s->mode_count; i++) {
         const struct sl_study_mode *m = &s->modes[i];
         if (m->base < 0)
-            return sl_fail(SL_ERR_INPUT, "mode '%s' is compared with '%s', which is none", m->name,
+            return sl_fail(SL_ERR_INPUT,
+                           "mode '%s' is compared with '%s', but there is no such mode", m->name,
                            m->against);
         if (s->modes[m->base].base != m->base)
             return sl_fail(SL_ERR_INPUT,
@@ -35,8 +36,8 @@ static sl_err check_modes(const struct sl_study *s) {
                            m->name, m->against, s->modes[m->base].against);
         if (m->more && !s->modes[m->base].more)
             return sl_fail(SL_ERR_INPUT,
-                           "mode '%s' has more seeds, and '%s', with which it is compared, has not",
-                           m->name, m->against);
+                           "mode '%s' has more seeds than '%s', with which it is compared", m->name,
+                           m->against);
     }
     return SL_OK;
 }
@@ -47,7 +48,7 @@ static sl_err check_task(const struct sl_study *s, const struct sl_study_task *t
         return sl_fail(SL_ERR_INPUT,
                        "task '%s': stages, steps, batch, micro and evals are 1 or more", t->name);
     if (!t->rate_count || !t->mode_count)
-        return sl_fail(SL_ERR_INPUT, "task '%s' needs a rate and a mode at least", t->name);
+        return sl_fail(SL_ERR_INPUT, "task '%s' needs at least one rate and one mode", t->name);
     for (int i = 0; i < t->rate_count; i++)
         if (!(t->rates[i] > 0 && t->rates[i] <= 1e6))
             return sl_fail(SL_ERR_INPUT, "task '%s': rate %g is not in 0..1e6", t->name,
@@ -72,16 +73,16 @@ static sl_err check_task(const struct sl_study *s, const struct sl_study_task *t
 sl_err sl_study_check(const struct sl_study *s) {
     const char *what;
     if (!s->task_count || !s->few)
-        return sl_fail(SL_ERR_INPUT, "a study needs a task, a mode and a seed at least");
+        return sl_fail(SL_ERR_INPUT, "a study needs at least one task, one mode and one seed");
     if (named_twice(s, &what))
-        return sl_fail(SL_ERR_INPUT, "two are called '%s'", what);
+        return sl_fail(SL_ERR_INPUT, "two modes or two tasks are called '%s'", what);
     SL_TRY(check_modes(s));
     for (int i = 0; i < s->task_count; i++)
         SL_TRY(check_task(s, &s->tasks[i]));
     for (int i = 0; i < s->seed_count; i++)
         for (int j = 0; j < i; j++)
             if (s->seeds[i] == s->seeds[j])
-                return sl_fail(SL_ERR_INPUT, "seed %lld is there twice", (long long)s->seeds[i]);
+                return sl_fail(SL_ERR_INPUT, "seed %lld is given twice", (long long)s->seeds[i]);
     if (!(s->tune_part > 0 && s->tune_part <= 1))
         return sl_fail(SL_ERR_INPUT, "tune: part %g is not in 0..1", s->tune_part);
     if (!(s->tune_drop > 0))

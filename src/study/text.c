@@ -48,7 +48,7 @@ static sl_err take_string(struct reader *r, const char *what, const char **out) 
     SL_TRY(sl_lex_take_string(&r->lex, what, &text));
     for (size_t i = 0; i < text.length; i++)
         if (text.at[i] == '\\' || (unsigned char)text.at[i] < ' ')
-            return sl_lex_fail_at(&r->lex, pos, "%s has a strange character", what);
+            return sl_lex_fail_at(&r->lex, pos, "%s has an invalid character", what);
     *out = sl_arena_dup(r->arena, text.at, text.length);
     return SL_OK;
 }

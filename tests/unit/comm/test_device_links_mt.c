@@ -405,7 +405,7 @@ static void test_refused(void **state) {
     run_ranks(open_plain, ranks);
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(ranks[i].err, SL_ERR_REFUSED);
-        assert_non_null(strstr(ranks[i].message, "moves memory of GPUs"));
+        assert_non_null(strstr(ranks[i].message, "moves GPU memory"));
     }
 }
 

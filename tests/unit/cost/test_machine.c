@@ -108,7 +108,7 @@ static void sabotage(void **state) {
         {"hosts 6", "hosts 5", "no multiple"},
         {"hosts 6", "hosts 4", "join only 4"},
         {"sluice-machine 1", "sluice-machine 2", "format 2 is not known"},
-        {"\"a small one\"", "\"a \\\" one\"", "strange character"},
+        {"\"a small one\"", "\"a \\\" one\"", "invalid character"},
     };
     sabotage_text(good, rows, SL_COUNT(rows), reads);
 }

@@ -62,7 +62,7 @@ static void sabotage(void **state) {
     static const struct sabotage rows[] = {
         {"sluice-study 1", "sluice-study 2", "format 2 is not known"},
         {"seeds 1 2", "seeds", "a seed at least"},
-        {"more 3", "more 1", "seed 1 is there twice"},
+        {"more 3", "more 1", "seed 1 is given twice"},
         {"seeds 1", "seed 1", "expected study, let"},
         {"{adamw}\" more", "{adamw}\"", "'2bw' has more seeds, and '1f1b'"},
         {"part 0.5", "part 0", "part 0 is not in"},
@@ -72,7 +72,7 @@ static void sabotage(void **state) {
         {"drop 25", "drop", "percent"},
         {"drop 25", "leave 25", "leave"},
         {"target 3", "target 3000", "target 3000 is not in"},
-        {"against \"1f1b\" split", "against \"gpipe\" split", "which is none"},
+        {"against \"1f1b\" split", "against \"gpipe\" split", "there is no such mode"},
         {"against \"1f1b\" split", "against \"2bw\" split", "itself is compared with '1f1b'"},
         {"claim gpt", "mode \"1f1b\" \"\"\nclaim gpt", "two are called '1f1b'"},
         {"task two", "task gpt", "two are called 'gpt'"},
@@ -86,7 +86,7 @@ static void sabotage(void **state) {
         {"modes \"1f1b\"\n", "modes \"1f1b\" \"1f1b\"\n", "mode '1f1b' twice"},
         {"claim gpt", "claim gtp", "no task is called 'gtp'"},
         {"claim gpt \"2bw\"", "claim gpt \"3bw\"", "no mode is called '3bw'"},
-        {"\"equal tokens\"", "\"equal \\\" tokens\"", "strange character"},
+        {"\"equal tokens\"", "\"equal \\\" tokens\"", "invalid character"},
         {"evals 5", "steps 5", "expected 'evals'"},
     };
     sabotage_text(good, rows, SL_COUNT(rows), reads);
