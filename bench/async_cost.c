@@ -1,48 +1,47 @@
-/* What asynchronous training pays for not flushing, on threads; prints RESULT lines.
+/* The cost of asynchronous features on threads, as a throughput ratio; prints RESULT lines.
  *
  *   ./dev bench async_cost [--seconds S] [--limit S] [--stages P] [--threads T] [--steps N]
- *                          [--rounds R, more where the machine changes its speed within seconds]
+ *                          [--rounds R, more on a machine whose speed changes within seconds]
  *                          [--isa avx512] [--set L=2,C=64,H=4] [--cases verdict,predict]
  *                          [--schedules 2bw,stash,vsync,paci] [--policies 2bw-predict,spectrain]
  *
- * Each case races S seconds, and where that does not decide longer, up to the limit
- * (bench/pipe_race.h): `ratio` is throughput over that of a pipeline
- * without what is measured, by the clock, `low` and `high` its 95 % interval, `cpu_` the same of
- * processor time (waiting workers spin for a while, which counts). with=none is that pipeline once
- * more: where its interval does not hold 1, the machine was too restless to tell. Fill and drain
- * are in all of them.
+ * Each case races for S seconds, and up to the limit while undecided (bench/pipe_race.h). `ratio`
+ * is throughput by wall time over that of a pipeline without the feature, `low` and `high` its 95 %
+ * interval, `cpu_` the same by CPU time (which includes the spinning of waiting workers). with=none
+ * is the same pipeline twice: if its interval does not contain 1, the machine was too noisy. Fill
+ * and drain are included everywhere.
  *
- * verdict: global clipping, one verdict on what is not finite, and tied embeddings, against a
- * pipeline in which every stage steps for itself and nothing is tied. `share` is how much longer
- * REDUCE and STEP take, as a part of the workers' time, from the measured timelines.
+ * verdict: global clipping, one skip decision of all stages, and tied embeddings, against a
+ * pipeline in which every stage steps on its own and nothing is tied. `share` is the additional
+ * time of REDUCE and STEP as a fraction of the workers' time, from the measured timelines.
  *
- * predict: what a policy adds to a step. `predict` is the part of the workers' time that is spent
- * in PREDICT; `share` adds what REDUCE and STEP take longer.
+ * predict: the cost of a policy. `predict` is the fraction of the workers' time spent in PREDICT;
+ * `share` adds the additional time of REDUCE and STEP.
  *
- * A step has as many tokens as in bench/pipeline.c (16 micro-batches of 4 x 128): the work on
- * weights is to that on activations what it is there. Products are of AVX-512 at best unless --isa
- * says otherwise ("amx"): an AMX unit of a shared machine switches between two speeds, three times
- * apart.
+ * A step has as many tokens as in bench/pipeline.c (16 micro-batches of 4 x 128), so the work on
+ * weights relative to that on activations is the same. Matrix products use at most AVX-512 unless
+ * --isa says otherwise ("amx"): AMX units of a shared machine switch between two speeds, three
+ * times apart.
  */
 #include "pipe_race.h"
 
 enum { MICROS = 16, MICRO_BATCH = 4, VARIANTS = 3 }; /* without, without again, with */
 
-static const double goal = 0.98; /* of the throughput without */
+static const double goal = 0.98; /* least throughput ratio */
 
 struct options {
     int64_t stages, threads, seconds, limit, steps, rounds;
     const char *sets, *cases, *schedules, *policies, *isa;
 };
 
-/* Seconds of all workers: in PREDICT, in STEP and REDUCE, in all. */
+/* Seconds of all workers: in PREDICT, in STEP and REDUCE, in total. */
 struct shares {
     double predict, step, all;
 };
 
-struct matter { /* what one race is about */
+struct matter { /* what one race compares */
     const struct options *options;
-    const char *schedule, *optimizer, *policy; /* policy NULL: the verdict */
+    const char *schedule, *optimizer, *policy; /* policy NULL: the global step */
     struct shares shares[VARIANTS];
 };
 

@@ -1,13 +1,13 @@
-/* What a message from one process to another takes when both compute on one GPU (or on two of this
- * host): in memory that both use (CUDA IPC) and through the host; prints RESULT lines.
+/* Latency and bandwidth of messages between two processes that compute on one GPU (or on two GPUs
+ * of this host), through memory that both map (CUDA IPC) and through the host; prints RESULT lines.
  *
  *   ./dev bench cuda_messages                            two processes over TCP
  *   mpirun -n 2 build/release/bench/cuda_messages mpi    (or mpi-p2p)
  *
- * A message goes back and forth as in a run: the sender copies it from its own device memory to the
- * place, the receiver from the place to its own. `us` is half of a round trip, the median of many;
- * both ways take turns. Contents are compared at the end. Two processes that share a GPU take turns
- * on it, too.
+ * A message goes back and forth as in a run: the sender copies it from its device memory to the
+ * slot, the receiver from the slot to its own. `us` is half of a round trip, the median of many;
+ * the two ways alternate. Contents are compared at the end. Two processes that share a GPU also
+ * take turns on it.
  */
 #include "base/clock.h"
 #include "comm/post.h"
@@ -36,7 +36,7 @@ struct wire {
     struct sl_comm *comm;
     struct sl_device *device;
     struct sl_channel *there, *back; /* from rank 0 to 1, and from 1 to 0 */
-    void *memory;                    /* of the device, size_bytes */
+    void *memory;                    /* device memory of size_bytes */
     int64_t size_bytes, n;
 };
 
@@ -101,7 +101,7 @@ static char *pattern(int64_t size_bytes) {
     return bytes;
 }
 
-/* What rank 0 put in came back to it by way of rank 1. */
+/* Rank 0's values came back to it through rank 1. */
 static void check(const struct wire *w, const char *want) {
     char *got = calloc(1, (size_t)w->size_bytes);
     must(w->device->row->download(w->device, SL_STREAM_COMPUTE, got, w->memory, w->size_bytes));
@@ -118,7 +118,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 static void measure(struct sl_comm *comm, struct sl_device *device, int64_t size_bytes) {
-    struct wire wires[2] = {{0}, {0}}; /* through the host; by memory of both */
+    struct wire wires[2] = {{0}, {0}}; /* through the host; through shared memory */
     double us[2][ROUNDS];
     char *bytes = pattern(size_bytes);
     for (int way = 0; way < 2; way++) {
@@ -155,7 +155,7 @@ static int run_rank(const struct sl_transport *row, const struct sl_comm_job *jo
     must(sl_comm_open(row, job, &comm));
     if (comm->ranks != 2)
         must(sl_fail(SL_ERR_USAGE, "two ranks are needed: mpirun -n 2 ..."));
-    config.index = comm->rank; /* modulo how many there are */
+    config.index = comm->rank; /* modulo the number of devices */
     must(sl_device_find("cuda")->open(&config, &device));
     for (int i = 0; i < SIZES; i++)
         measure(comm, device, sizes[i]);
@@ -168,7 +168,7 @@ static int run_rank(const struct sl_transport *row, const struct sl_comm_job *jo
     return 0;
 }
 
-/* Two processes, before either has touched the GPU. */
+/* Starts two processes before either has used the GPU. */
 static int run_two(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;

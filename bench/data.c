@@ -1,5 +1,5 @@
-/* How fast data sets are opened and filled. Usage: ./dev bench data [TEXT [TOKENIZER]]
- * Without a text one is made up; lines: RESULT bench=data case=... rate=... unit=... */
+/* Speed of opening data sets and filling batches. Usage: ./dev bench data [TEXT [TOKENIZER]].
+ * Without TEXT the text is generated. Lines: RESULT bench=data case=... rate=... unit=... */
 #include "data/data.h"
 #include "base/clock.h"
 

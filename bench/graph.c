@@ -29,7 +29,7 @@ static double median_ms(int64_t *ns, int count) {
     return (double)ns[count / 2] / 1e6;
 }
 
-/* What the machine's other work does not disturb. */
+/* CPU time: other load on the machine does not count. */
 static int64_t cpu_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -89,7 +89,7 @@ static void bench_model(const char *name) {
            median_ms(times.cpu, repeats));
 }
 
-/* A chain of matmul, add and relu with `n` forward nodes, as a program would write it. */
+/* A chain of matmul, add and relu with `n` forward nodes, built by calls. */
 static void bench_chain(int64_t n) {
     struct sl_text text = {0}, flat = {0};
     struct times times;
@@ -129,7 +129,7 @@ static void bench_chain(int64_t n) {
     sl_text_free(&flat);
 }
 
-/* The command itself, a process per model. */
+/* The whole command, one process per model. */
 static void bench_command(const char *sluice) {
     char command[8192];
     int count = 0;

@@ -1,6 +1,6 @@
-/* The bound of a pipeline: its stages without the pipeline, all at the same time on the cores that
- * they have in it. Nobody waits for anybody, and there are no messages; the rest is the same work:
- * data, passes, losses, gradient norms, optimizer steps into the other weight version. */
+/* The upper bound of a pipeline: its stages without the pipeline, all at the same time on the same
+ * cores. No stage waits and there are no messages. The rest is the same work: data, passes, losses,
+ * gradient norms, optimizer steps into the other weight version. */
 #ifndef SL_BENCH_PIPE_ALONE_H
 #define SL_BENCH_PIPE_ALONE_H
 
@@ -11,7 +11,7 @@
 
 enum part { FORWARD, BACKWARD, STEP, PARTS };
 
-struct times { /* of a worker's parts: seconds, and how many */
+struct times { /* seconds and count of each part of a worker's work */
     double sum[PARTS];
     int64_t count[PARTS];
 };
@@ -29,9 +29,9 @@ static inline double mean_ms(const struct times *t, enum part part) {
     return t->count[part] ? 1e3 * t->sum[part] / (double)t->count[part] : 0;
 }
 
-/* What a worker has done by now; shared by the process that does it and who drives it. */
+/* Progress of a worker; shared by its process and the driver. */
 struct alone {
-    atomic_int_least64_t micros, ended_ns; /* micro-batches, and when the last one was done */
+    atomic_int_least64_t micros, ended_ns; /* micro-batches, and when the last one ended */
     struct times times;
 };
 
@@ -39,7 +39,7 @@ struct alone_worker {
     struct sl_pipe_worker *worker;
     struct alone *out;
     const struct racer_state *turns;
-    int64_t part_ns; /* when the part before ended, in running time */
+    int64_t part_ns; /* when the previous part ended, in running time */
 };
 
 static inline void end_part(struct alone_worker *a, enum part part) {

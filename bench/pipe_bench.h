@@ -1,4 +1,4 @@
-/* What the benches of pipelines share: a model with synthetic data, plans, timed runs. */
+/* Shared code of the pipeline benches: a model with synthetic data, plans, timed runs. */
 #ifndef SL_BENCH_PIPE_BENCH_H
 #define SL_BENCH_PIPE_BENCH_H
 
@@ -26,13 +26,13 @@ static inline void must(sl_err err) {
     exit(1);
 }
 
-/* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
- * two speeds, three times apart. */
+/* The best instruction set with a steady speed. AMX units of a shared machine switch between two
+ * speeds, three times apart. */
 static inline const char *steady_isa(void) {
     return sl_device_cpu_has_avx512() ? "avx512" : sl_device_cpu_has_avx2() ? "avx2" : "any";
 }
 
-/* Every thread of a pipeline to a core of its own, where there are as many. */
+/* Binds every thread of a pipeline to a core of its own if there are enough cores. */
 static inline enum sl_bind_mode bind_all(int64_t threads) {
     return threads <= sl_device_bind_count() ? SL_BIND_CORES : SL_BIND_NONE;
 }
@@ -98,7 +98,7 @@ static inline void close_bench(struct bench *b) {
     sl_arena_free(&b->arena);
 }
 
-/* The stages of b->stage_of; b->train says how much a micro-batch is. */
+/* A plan with the stages of b->stage_of; b->train gives the size of a micro-batch. */
 static inline const struct sl_plan *plan_of(struct bench *b, int stages, int workers,
                                             const int *worker_of, bool recompute) {
     struct sl_model_plan_spec spec = {
@@ -118,7 +118,7 @@ static inline const struct sl_plan *plan_of(struct bench *b, int stages, int wor
     return plan;
 }
 
-/* An even cut, a worker per stage. */
+/* An even cut, one worker per stage. */
 static inline const struct sl_plan *even_plan(struct bench *b, int stages, bool recompute) {
     int *worker_of = SL_NEW(&b->arena, int, stages);
     must(sl_plan_cut_even(b->graph, b->train.device->has_kernel, stages, b->stage_of));
@@ -127,7 +127,7 @@ static inline const struct sl_plan *even_plan(struct bench *b, int stages, bool 
     return plan_of(b, stages, stages, worker_of, recompute);
 }
 
-/* Seconds of a step, by the clock and of all threads' work. */
+/* Seconds of a step: wall time, and CPU time of all threads. */
 struct cost {
     double wall, cpu;
 };
@@ -142,7 +142,7 @@ static inline struct cost run_steps(struct sl_pipe *pipe, int64_t steps) {
     return cost;
 }
 
-/* What the host of a virtual machine has given to others, of all processors, since it started. */
+/* CPU seconds since boot that the host of this virtual machine gave to others (steal), all CPUs. */
 static inline double stolen_seconds(void) {
     FILE *stat = fopen("/proc/stat", "r");
     double ticks[8] = {0}; /* user nice system idle iowait irq softirq steal */
@@ -159,13 +159,13 @@ static inline int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sorts. 0 of nothing. */
+/* Sorts `at`. 0 if count is 0. */
 static inline double median_of(double *at, int64_t count) {
     sl_sort(at, count, sizeof *at, by_number);
     return count ? (at[(count - 1) / 2] + at[count / 2]) / 2 : 0;
 }
 
-/* (largest - smallest) / median of what median_of has sorted. */
+/* (largest - smallest) / median; `at` is sorted. */
 static inline double spread_of(const double *at, int64_t count) {
     return count ? (at[count - 1] - at[0]) * 2 / (at[(count - 1) / 2] + at[count / 2]) : 0;
 }
@@ -176,7 +176,7 @@ struct interval {
 
 enum { RESAMPLES = 2000 };
 
-/* Of the median, by bootstrap; one in `tail` resamples is below it, as many above. Sorts. */
+/* Of the median, by bootstrap: one in `tail` resamples is below `low`, one above `high`. Sorts. */
 static inline struct interval interval_with(double *at, int64_t count, int tail) {
     double *drawn = calloc((size_t)count, sizeof *drawn), middles[RESAMPLES];
     uint64_t number = 0;
@@ -191,13 +191,13 @@ static inline struct interval interval_with(double *at, int64_t count, int tail)
                              middles[RESAMPLES - 1 - RESAMPLES / tail]};
 }
 
-/* 95 %. */
+/* The 95 % interval. */
 static inline struct interval interval_of(double *at, int64_t count) {
     return interval_with(at, count, 40);
 }
 
-/* goal: reached where the whole interval is above it, missed where it is below, else open: this run
- * does not tell. 0: none. */
+/* reached: the whole interval is above the goal; missed: below it; open: this run cannot tell. goal
+ * 0: none. */
 static inline void put_interval(struct interval i, double goal) {
     printf(" low=%.4f high=%.4f", i.low, i.high);
     if (goal > 0)

@@ -1,12 +1,12 @@
-/* Pipelines that take turns, so that a difference of a percent shows on a machine whose speed
- * changes: an opening of all contenders (memory lies elsewhere each time), then rounds in which
- * each runs once, in an order that rotates. An opening gives one number per contender, the median
- * of its rounds; the result is the median of the openings, with the 95 % interval of a bootstrap
- * over them. A contender that is the first once more shows what the machine makes of no difference.
+/* Races of pipelines that take turns: they measure differences of a percent on a machine whose
+ * speed changes. An opening opens all contenders (memory lies elsewhere each time), then runs
+ * rounds; in a round each contender runs once, in rotating order. An opening gives one number per
+ * contender, the median of its rounds. The result is the median of the openings with a bootstrap 95
+ * % interval. A contender that equals the first shows the noise of the machine.
  *
- * A race may have a goal for its last contender. Where its time is over and the goal is neither
- * reached nor missed, it goes on for as long again, and so on to its limit. Looking several times
- * at a moving number decides too often; so what ends a race early is a 99 % interval.
+ * A race may have a goal for its last contender. If time is over and the goal is neither reached
+ * nor missed, the race goes on for as long again, up to its limit. Repeated looks at a changing
+ * number decide too often, so an early end needs a 99 % interval.
  */
 #ifndef SL_BENCH_PIPE_RACE_H
 #define SL_BENCH_PIPE_RACE_H
@@ -18,14 +18,14 @@ enum { RACE_MAX = 4, RACE_ROUNDS = 3, RACE_ROUNDS_MAX = 99, RACE_OPENINGS = 2000
 struct race {
     int count; /* contenders */
     int64_t steps;
-    int rounds;     /* of an opening, up to RACE_ROUNDS_MOST; 0: RACE_ROUNDS */
-    double seconds; /* openings begin until they are over */
-    double limit;   /* or, until the goal is decided, until these are; 0: as `seconds` */
-    double goal;    /* least ratio of the last contender by the clock; 0: none */
+    int rounds;     /* per opening, up to RACE_ROUNDS_MAX; 0: RACE_ROUNDS */
+    double seconds; /* new openings begin within this time */
+    double limit;   /* maximum while the goal is undecided; 0: as `seconds` */
+    double goal;    /* least ratio of the last contender by wall time; 0: none */
     void (*open)(void *ctx, int contender, struct bench *b, struct sl_pipe **pipe);
     void (*ran)(void *ctx, int contender, const struct sl_pipe *pipe); /* after a run; or NULL */
     void *ctx;
-    /* What came out, of each opening: throughput over that of contender 0. */
+    /* Results per opening: throughput over that of contender 0. */
     double *wall[RACE_MAX], *cpu[RACE_MAX];
     int64_t openings;
 };
@@ -39,10 +39,10 @@ static inline void run_opening(struct race *race) {
     for (int v = 0; v < race->count; v++) {
         int at = (int)((v + turn) % race->count);
         race->open(race->ctx, at, &benches[at], &pipes[at]);
-        run_steps(pipes[at], race->steps); /* memory is touched */
+        run_steps(pipes[at], race->steps); /* touch the memory */
     }
     for (int r = 0; r < race->rounds; r++) {
-        for (int v = 0; v < race->count; v++) { /* nobody is always first, or behind the same */
+        for (int v = 0; v < race->count; v++) { /* rotate the order */
             int64_t place = (r + turn) % 2 ? v : race->count - 1 - v;
             int at = (int)((place + r + turn) % race->count);
             costs[at] = run_steps(pipes[at], race->steps);
@@ -84,7 +84,7 @@ static inline void run_race(struct race *race, struct sl_arena *arena) {
     }
 }
 
-/* The end of a RESULT line. goal: the least ratio by the clock; 0: none. */
+/* The end of a RESULT line. goal: the least ratio by wall time; 0: none. */
 static inline void put_ratio(struct race *race, int contender, double goal) {
     struct interval cpu = interval_of(race->cpu[contender], race->openings);
     struct interval wall = interval_of(race->wall[contender], race->openings);

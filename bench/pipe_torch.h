@@ -1,6 +1,6 @@
-/* torch.distributed.pipelining as an opponent that takes turns (bench/pipe_turns.h):
- * bench/pipeline_torch.py starts its processes once and runs a few steps whenever it is asked; it
- * is asked again as soon as they are done. */
+/* torch.distributed.pipelining as an opponent that takes turns (bench/pipe_turns.h).
+ * bench/pipeline_torch.py starts its processes once and runs a few steps per request; the next
+ * request follows at once. */
 #ifndef SL_BENCH_PIPE_TORCH_H
 #define SL_BENCH_PIPE_TORCH_H
 
@@ -9,14 +9,14 @@
 #include <string.h>
 
 struct torch {
-    struct racer racer;    /* the first member: see its answer */
+    struct racer racer;    /* the first member: torch_answer casts to it */
     const char *schedules; /* "1f1b,interleaved" */
     int64_t steps;         /* of a request */
     double tokens;         /* of a step */
     char best[64];         /* schedule */
-    FILE *to, *from;       /* NULL: not asked for */
-    int64_t done;          /* steps since it was restarted, */
-    int64_t begin_ns, ns;  /* from when to when in its running time */
+    FILE *to, *from;       /* NULL: no opponent */
+    int64_t done;          /* steps since the restart, */
+    int64_t begin_ns, ns;  /* and their begin and duration in running time */
 };
 
 static inline void torch_ask(struct torch *t, const char *schedule) {
@@ -24,7 +24,7 @@ static inline void torch_ask(struct torch *t, const char *schedule) {
     fflush(t->to);
 }
 
-/* Tokens per second, by its own clock, which does not know of turns; 0: it cannot run this. */
+/* Tokens per second by its own clock, which also counts stopped turns; 0: it cannot run this. */
 static inline double torch_read(struct torch *t) {
     char line[256], name[64];
     double rate = 0;
@@ -38,7 +38,7 @@ static inline double torch_read(struct torch *t) {
     return sscanf(line, "torch schedule=%63s tokens_s=%lf", name, &rate) == 2 ? rate : 0;
 }
 
-/* A request is done: the next. */
+/* After an answer: sends the next request. */
 static inline void torch_answer(void *racer) {
     struct torch *t = racer;
     if (torch_read(t) == 0) {
@@ -82,12 +82,12 @@ static inline void torch_open(struct torch *t, const char *python, int64_t stage
     t->racer.answer = torch_answer;
 }
 
-/* Once through all schedules: the fastest is the opponent from now on. */
+/* Runs every schedule once; the fastest becomes the opponent. */
 static inline void torch_choose(struct torch *t) {
     char *list = strdup(t->schedules), *rest = list;
     double best = 0;
     if (strchr(t->schedules, ',')) {
-        torch_ask(t, "alone"); /* what its workers add up to; no opponent */
+        torch_ask(t, "alone"); /* the sum of its workers' speeds; not an opponent */
         torch_read(t);
     }
     for (char *name; (name = strsep(&rest, ","));) {
@@ -108,18 +108,18 @@ static inline void torch_choose(struct torch *t) {
     await_stop(&t->racer);
 }
 
-/* What it does from now on counts. */
+/* Steps count from now on. */
 static inline void torch_restart(struct torch *t) {
     if (!t->to)
         return;
     int64_t before = t->done;
-    for (t->ns = 0; t->done == before;) /* what it is at is no whole request */
+    for (t->ns = 0; t->done == before;) /* the request in progress is not counted */
         racer_turn(&t->racer, 0.1);
     t->done = 0;
     t->begin_ns = t->ns = ran_now(t->racer.state);
 }
 
-/* Tokens per second since it was restarted, of the requests that have ended. */
+/* Tokens per second of the requests that ended since the restart. */
 static inline double torch_rate(const struct torch *t) {
     return t->ns > t->begin_ns ? (double)t->done * t->tokens * 1e9 / (double)(t->ns - t->begin_ns)
                                : 0;
@@ -128,7 +128,7 @@ static inline double torch_rate(const struct torch *t) {
 static inline void torch_close(struct torch *t) {
     if (!t->to)
         return;
-    racer_close(&t->racer, false); /* in the midst of a request, with all its processes */
+    racer_close(&t->racer, false); /* kills all its processes, even within a request */
     fclose(t->to);
     fclose(t->from);
 }

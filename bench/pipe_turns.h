@@ -1,9 +1,8 @@
-/* Processes that take turns on one machine. Its cores change their speed by a third within seconds,
- * so what runs minutes apart cannot be compared. Here one runs for a second, is stopped as it is
- * (SIGSTOP), the next runs for a second, and so on: each is told nothing, goes on where it was, and
- * has its own clock, which stands still while others run. So a pipeline of 50 steps fills and
- * drains once, and what it is compared with has had the same machine all the time.
- */
+/* Processes that take turns on one machine. Cores change their speed by a third within seconds, so
+ * runs that are minutes apart cannot be compared. Here one process runs for a second and is stopped
+ * (SIGSTOP), then the next runs for a second, and so on. A process does not notice; its running
+ * time excludes its stops. So a pipeline of 50 steps fills and drains once, and its opponent runs
+ * on the same machine in the same minutes. */
 #ifndef SL_BENCH_PIPE_TURNS_H
 #define SL_BENCH_PIPE_TURNS_H
 
@@ -24,24 +23,24 @@
 
 enum { TURNS_MAX = 1 << 14, RACERS_MAX = 8 };
 
-/* Shared by a racer and who drives it. Times are those of sl_clock_ns. */
+/* Shared by a racer and its driver. Times are those of sl_clock_ns. */
 struct racer_state {
-    atomic_int_least64_t end_ns; /* of its work; 0: it goes on */
-    atomic_bool finish;          /* what it has to say now, and leave */
+    atomic_int_least64_t end_ns; /* of its work; 0: not yet */
+    atomic_bool finish;          /* print the results and exit */
     atomic_int count;
     struct {
-        int64_t from, to; /* of a turn; the last has no end while it runs */
+        int64_t from, to; /* of a turn; the last one is open while it runs */
     } turns[TURNS_MAX];
 };
 
 struct racer {
-    pid_t process; /* its group, too */
+    pid_t process; /* also its process group */
     struct racer_state *state;
-    int fd;                      /* that brings answers; -1: none */
-    void (*answer)(void *racer); /* there is one */
+    int fd;                      /* for answers; -1: none */
+    void (*answer)(void *racer); /* an answer can be read */
 };
 
-/* All that must not outlive this process. */
+/* Processes to kill when this one ends. */
 static pid_t racers_alive[RACERS_MAX];
 
 static inline void racers_kill(int signal_number) {
@@ -70,10 +69,10 @@ static inline void *shared_bytes(size_t size) {
     return at;
 }
 
-/* In the racer: all is open, nothing goes on before its first turn. */
+/* In the racer: it is open; waits for its first turn. */
 static inline void racer_ready(void) { raise(SIGSTOP); }
 
-/* In the racer: its work is done; comes back when all have done theirs. */
+/* In the racer: its work is done; returns when all racers are done. */
 static inline void racer_done(struct racer_state *state) {
     const struct timespec nap = {.tv_nsec = 1000000};
     atomic_store(&state->end_ns, sl_clock_ns());
@@ -89,7 +88,7 @@ static inline void await_stop(const struct racer *r) {
     racers_kill(0);
 }
 
-/* A new process that calls body(ctx), which opens what it needs and is ready. */
+/* Starts a process that calls body(ctx); body opens what it needs and then calls racer_ready. */
 static inline void racer_open(struct racer *r, void (*body)(void *ctx), void *ctx) {
     *r = (struct racer){.state = shared_bytes(sizeof *r->state), .fd = -1};
     fflush(stdout);
@@ -110,7 +109,7 @@ static inline void racer_open(struct racer *r, void (*body)(void *ctx), void *ct
     await_stop(r);
 }
 
-/* How long it had run at a time. */
+/* Running time at a clock time. */
 static inline int64_t ran_at(const struct racer_state *state, int64_t time_ns) {
     int64_t sum = 0;
     for (int i = 0; i < state->count && state->turns[i].from < time_ns; i++)
@@ -122,7 +121,7 @@ static inline int64_t ran_now(const struct racer_state *state) {
     return ran_at(state, sl_clock_ns());
 }
 
-/* Until so many seconds are over or its work is done. */
+/* Runs for so many seconds or until its work is done. */
 static inline void racer_turn(struct racer *r, double seconds) {
     struct racer_state *s = r->state;
     int64_t now = sl_clock_ns(), until = now + (int64_t)(seconds * 1e9);
@@ -141,7 +140,7 @@ static inline void racer_turn(struct racer *r, double seconds) {
     s->turns[s->count - 1].to = sl_clock_ns();
 }
 
-/* Processor seconds of all its threads. */
+/* CPU seconds of all its threads. */
 static inline double racer_cpu(const struct racer *r) {
     clockid_t clock;
     struct timespec at = {0};
@@ -150,7 +149,7 @@ static inline double racer_cpu(const struct racer *r) {
     return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
 
-/* finish: it goes on to its end; else it is killed. */
+/* finish: let it run to its end; else kill it. */
 static inline void racer_close(struct racer *r, bool finish) {
     atomic_store(&r->state->finish, finish);
     kill(-r->process, finish ? SIGCONT : SIGKILL);

@@ -7,37 +7,37 @@
  *
  * gpt: 16 layers x 512, vocabulary 512, 128 tokens, micro-batch 4, 16 micro-batches a step.
  *
- * Pipeline, bound and torch take turns of a second or less, each stopped while the others run
+ * Pipeline, bound and torch take turns of a second or less; each is stopped while the others run
  * (bench/pipe_turns.h). A rate is work over running time.
  *
- *   tokens_s    of one run of N steps: its fill, drain and optimizer steps counted. All races end
- *               --seconds after the bench began; then it is of the `done` steps, without the drain
- *   bound       the same stages, all at the same time, without a pipeline (bench/pipe_alone.h); the
- *               slowest stage of the whole run counts
+ *   tokens_s    of one run of N steps, with fill, drain and optimizer steps. A race ends --seconds
+ *               after the bench began; then it covers the `done` steps, without the drain
+ *   bound       upper bound: the same stages, all at the same time, without a pipeline
+ *               (bench/pipe_alone.h); the rate of the slowest stage of the whole run
  *   efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1)) (synchronous)
- *   windows     the median of the same over tenths of the run, each with its own slowest stage;
- *               lowest and highest of them. A tenth of the bound is a few micro-batches, so they
- *               are coarse, and noise makes the slowest of many slower: no substitute
- *   balance     the mean stage's time over the slowest's, in the bound
- *   cpu_efficiency  processor time of a step of all stages alone over that in the pipeline: what a
- *               busy machine falsifies least; it knows nothing of waiting
+ *   windows     the median efficiency over tenths of the run, each with its own slowest stage; and
+ *               the lowest and highest. Coarse: a tenth of the bound is a few micro-batches
+ *   balance     mean time of a stage over that of the slowest stage, in the bound
+ *   cpu_efficiency  CPU time of a step of all stages alone over that in the pipeline: the least
+ *               sensitive to other load, but it does not include waiting
  *
- * A line case=parts per worker says where the time of the run went; its parts add up to 1:
- *   alone       what the same work took in the bound
- *   forward, backward, step   how much longer (shorter: negative) it took in the pipeline, messages
- *               copied in and out included
+ * A line case=parts per worker divides the time of the run; the parts add up to 1:
+ *   alone       time of the same work in the bound
+ *   forward, backward, step   additional time in the pipeline (less: negative), with the copies of
+ *               messages
  *   fill, drain before its first pass, after its last action
- *   imbalance   what the slowest stage needs longer than this one
- *   wait        the rest: for messages, for places, for the machine
- * and the means of a pass and a step, in the pipeline and alone.
+ *   imbalance   additional time of the slowest stage over this one
+ *   wait        the rest: for messages, for slots, for the machine
+ * and the mean times of a pass and a step, in the pipeline and alone.
  *
  * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores. Each of its
- * schedules once, and the best takes its turns; ratio: tokens_s to its rate. (Its zb-v loses its
- * connections over gloo.)
- * --slack K: micro-batches that may wait between two stages (default 1: a late pass delays nobody).
- * Who waits does pieces of others' work (device/lend.h) unless --lend 0; in the bound nobody waits.
- * Threads are bound to cores unless --bind 0, or when there are not enough. --isa: by default the
- * best whose speed is steady; torch's float32 products are exact, too.
+ * schedules runs once, and the fastest one takes its turns; ratio: tokens_s over its rate. (Its
+ * zb-v loses its connections over gloo.)
+ *
+ * --slack K: micro-batches that may wait between two stages (default 1: a late pass delays no
+ * stage). A waiting worker does pieces of others' work (device/lend.h) unless --lend 0; the bound
+ * never waits. Threads are bound to cores unless --bind 0 or there are too few cores. --isa: by
+ * default the best instruction set with a steady speed. torch also computes exact float32 products.
  */
 #include "pipe_alone.h"
 #include "pipe_torch.h"
@@ -93,7 +93,7 @@ static struct sl_pipe *open_pipe(struct contestant *c, struct bench *b) {
                                     .on_action_ctx = c->actions};
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
-    run_steps(pipe, 1); /* memory is touched, threads are awake */
+    run_steps(pipe, 1); /* touch the memory, wake the threads */
     for (int w = 0; w < c->o->stages; w++) {
         c->actions[c->o->stages] += c->actions[w];
         c->actions[w] = 0;
@@ -127,7 +127,7 @@ struct lane_ends {
     double first, last; /* seconds: start of the first pass, end of the last action */
 };
 
-/* Spans in running time: a turn may have ended within one. */
+/* Spans in running time: a turn may end within a span. */
 static struct lane_ends read_lane(const struct sl_pipe *pipe, const struct racer_state *turns,
                                   int worker, struct times *t) {
     const struct sl_lane *lane = &sl_pipe_timeline(pipe)->lanes[worker];
@@ -202,7 +202,7 @@ static void run_pipeline(void *ctx) {
 
 struct sample { /* after a round of turns */
     int64_t pipe_ns, actions;
-    int64_t *micros, *bound_ns; /* [workers] done alone, and when in running time */
+    int64_t *micros, *bound_ns; /* [workers] finished alone, and when in running time */
 };
 
 struct race {
@@ -276,7 +276,7 @@ static void put_windows(const struct race *race, double share) {
     printf(" windows=%.4f lowest=%.4f highest=%.4f", middle, at[0], at[WINDOWS - 1]);
 }
 
-/* cpu: seconds of pipeline and bound. */
+/* cpu: CPU seconds of pipeline and bound. */
 static void put_race(struct race *race, const double cpu[2]) {
     struct options *o = race->o;
     const struct sample *a = &race->samples[0], *b = &race->samples[race->count - 1];
@@ -343,7 +343,7 @@ static void race_schedule(struct options *o, const char *schedule) {
     put_race(&race, cpu);
     fflush(stdout);
     racer_close(&race.bound.racer, false);
-    racer_close(&race.pipe.racer, !cut); /* says where its time went */
+    racer_close(&race.pipe.racer, !cut); /* it prints its parts */
     sl_arena_free(&race.arena);
 }
 

@@ -3,19 +3,19 @@
  *   ./dev bench pipeline_graphs [--threads T] [--steps N] [--rounds R] [--simulate 0|1]
  *                               [--cases mmt,candle-uno] [--isa avx512]
  *
- * mmt and candle-uno have 4 branches. A graph of stages has a stage for each branch and one for
- * what joins them (and the costliest halved) on 4 workers; a chain has 4 stages in graph order, in
- * which each waits for the one before it, as planners that know only sequences have it. Batches are
- * fixed, of 4 micro-batches, and large, as in GraphPipe's experiments, which fill the memory with
- * activations. The first 0 to 4 stages of a chain recompute (again; the first hold most
- * micro-batches). A line per memory of a worker: the least that any graph needs, what the fastest
- * graph of the first round needs, and any; within it, and within 1.1 times it for chains, because
- * weights do not cut into equal parts, `ratio` is that of the best graph to the best chain,
- * `plain_ratio` to the best of gpipe and 1f1b, which GraphPipe compares with.
+ * mmt and candle-uno have 4 branches. A graph of stages has one stage per branch and one for their
+ * join (and the costliest stage halved) on 4 workers. A chain has 4 stages in graph order, each of
+ * which waits for the one before it, as in planners that know only sequences. Batches are fixed, of
+ * 4 micro-batches, and large, as in GraphPipe's experiments, which fill the memory with
+ * activations. The first 0 to 4 stages of a chain recompute (`again`; the first stages hold most
+ * micro-batches). There is one line per memory size of a worker: the least that any graph needs,
+ * the need of the fastest graph of the first round, and unlimited. Chains get 1.1 times that size,
+ * because weights cannot be cut into equal parts. `ratio` is the best graph over the best chain,
+ * `plain_ratio` over the best of gpipe and 1f1b, with which GraphPipe compares.
  *
  * --simulate 1, the default on machines with fewer than 4 T cores: the times of all stages are
- * measured one by one, by processor time, and the schedules are played with them; messages take no
- * time. Else the pipelines run, in turns, R times; the best run of each counts.
+ * measured one by one as CPU time, and the schedules are simulated with them; messages take no
+ * time. Otherwise the pipelines run in turns, R times, and the best run of each counts.
  */
 #include "pipe_bench.h"
 
@@ -33,9 +33,9 @@ struct entry { /* a pipeline in the race */
     const int *stage_of;
     const char *schedule;
     bool graph;
-    int kind;      /* entries of the same are the same stages */
-    int again;     /* of a chain: so many first stages recompute */
-    int64_t bytes; /* of the neediest worker */
+    int kind;      /* entries of one kind have the same stages */
+    int again;     /* chains: how many of the first stages recompute */
+    int64_t bytes; /* of the worker that needs most */
     double rate;   /* samples per second */
 };
 
@@ -45,13 +45,13 @@ struct race {
     struct bench b;
     struct entry entries[40];
     int count;
-    int64_t (*times[KINDS][2])[SL_KIND_COUNT]; /* simulated: of whole, of split backwards */
-    int64_t bytes;                             /* of the fastest graph's neediest worker */
+    int64_t (*times[KINDS][2])[SL_KIND_COUNT]; /* simulated: whole, split backward passes */
+    int64_t bytes;                             /* of the fastest graph's worker that needs most */
 };
 
 /* ---- the field ---- */
 
-/* The same stages with an edge from each to the next, where there is none. */
+/* The same stages with an edge from each to the next where none exists. */
 static const struct sl_plan *make_chain(struct bench *b, const struct sl_plan *plan) {
     struct sl_plan draft = *plan;
     struct sl_edge *edges = SL_NEW(&b->arena, struct sl_edge, plan->edge_count + plan->stage_count);
@@ -83,8 +83,8 @@ static struct entry *enter(struct race *race, const struct sl_plan *plan, const 
     return &race->entries[race->count - 1];
 }
 
-/* A stage for every branch and the join; and the costliest of them halved, so that workers with
- * little to do can take a part. */
+/* One stage per branch and one for the join; the costliest of them is halved, so that less loaded
+ * workers can take a part. */
 static void enter_graphs(struct race *race) {
     static const char *const schedules[] = {"graph", "zb-graph"};
     static const int cuts[CUTS] = {0, WORKERS + 2, 2 * WORKERS};
@@ -110,10 +110,10 @@ static const struct sl_plan *chain_plan(struct bench *b, int again) {
     return make_chain(b, &draft);
 }
 
-/* interleaved and zb-v are no candidates: they take chains without edges over several stages, and
- * here every branch's end goes to the join. gpipe holds all micro-batches and zb-h2 more than
- * zb-h1: neither saves memory by recomputing what the others would not. Chains of which no stage
- * and all stages recompute come first: simulations take the others' times from them. */
+/* interleaved and zb-v are excluded: they need chains without edges over several stages, and here
+ * every branch ends at the join. gpipe holds all micro-batches and zb-h2 more than zb-h1: with
+ * recomputation neither saves more memory than the others. Chains in which no stage or every stage
+ * recomputes come first: simulations derive the other times from them. */
 static void enter_chains(struct race *race) {
     static const char *const schedules[] = {"1f1b", "zb-h1", "zb-graph", "gpipe", "zb-h2"};
     static const int again[] = {0, WORKERS, 1, 2, 3};
@@ -125,7 +125,7 @@ static void enter_chains(struct race *race) {
 
 /* ---- measuring ---- */
 
-/* What the neediest worker has allocated. */
+/* Allocated bytes of the worker that needs most. */
 static int64_t max_bytes(const struct sl_pipe *pipe) {
     int64_t max = 0;
     for (int w = 0; w < WORKERS; w++)
@@ -145,16 +145,16 @@ static struct sl_pipe *open_entry(struct race *race, struct entry *e) {
     return pipe;
 }
 
-/* In the memory of the fastest graph so far. */
+/* Does the entry fit into the memory of the fastest graph so far? */
 static bool fits(const struct race *race, const struct entry *e) {
     return e->bytes <= race->bytes + race->bytes / 10;
 }
 
-/* Chains that recompute and still do not fit are left out. */
+/* Chains that do not fit even with recomputation are skipped. */
 static void run_entry(struct race *race, struct entry *e) {
     struct sl_pipe *pipe = open_entry(race, e);
     if (!e->again || fits(race, e)) {
-        run_steps(pipe, 1); /* memory is touched */
+        run_steps(pipe, 1); /* touch the memory */
         double rate = (double)race->b.train.batch / run_steps(pipe, race->options->steps).wall;
         e->rate = rate > e->rate ? rate : e->rate;
     }
@@ -178,8 +178,7 @@ static sl_err run_update(struct sl_pipe_seat *seat) {
     return sl_run_train_update(&seat->train, &update);
 }
 
-/* Processor time of one pass, or (phase -1) of the step, behind the passes that come before it,
- * whose memory it uses up. There is one thread. */
+/* CPU time of one pass, or (phase -1) of the step, after the passes it depends on. One thread. */
 static sl_err time_once(struct sl_pipe_seat *seat, int phase, int64_t *ns) {
     struct sl_train *train = &seat->train;
     SL_TRY(sl_run_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
@@ -193,7 +192,7 @@ static sl_err time_once(struct sl_pipe_seat *seat, int phase, int64_t *ns) {
     return SL_OK;
 }
 
-/* The least of several tries: what others take away only adds. */
+/* The minimum of several tries: disturbances only add time. */
 static int64_t time_part(struct sl_pipe_seat *seat, int phase) {
     enum { TRIES = 5 };
     int64_t least = INT64_MAX;
@@ -207,8 +206,8 @@ static int64_t time_part(struct sl_pipe_seat *seat, int phase) {
 
 static int64_t without(int64_t ns, int64_t part_ns) { return ns > part_ns ? ns - part_ns : 0; }
 
-/* Times of all stages of a pipeline that is open: dur[stage][kind]. Phases B and I compute again
- * themselves; in a run that is RECOMPUTE's, while the gradient is on its way. */
+/* Times of all stages of an open pipeline: dur[stage][kind]. Phases B and I recompute; in a run
+ * RECOMPUTE does that while the gradient is in transit. */
 static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[SL_KIND_COUNT]) {
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
         struct sl_pipe_seat *seat = pipe->seat_at[i];
@@ -223,8 +222,8 @@ static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[S
     }
 }
 
-/* Entries of a kind differ in their schedule only and share one measurement; chains of which some
- * stages recompute are made of two kinds. */
+/* Entries of a kind differ only in their schedule and share one measurement; chains in which some
+ * stages recompute combine two kinds. */
 static void simulate_entry(struct race *race, struct entry *e) {
     struct sl_pipe *pipe = open_entry(race, e);
     struct sl_arena *arena = &race->b.arena;
@@ -258,9 +257,9 @@ static void put_entry(const struct race *race, const struct entry *e) {
     fflush(stdout);
 }
 
-enum field { GRAPHS, CHAINS, WHOLE_CHAINS }; /* whole backwards: gpipe, 1f1b */
+enum field { GRAPHS, CHAINS, WHOLE_CHAINS }; /* whole backward passes: gpipe, 1f1b */
 
-/* The fastest of a field whose workers have so much; NULL: nobody. */
+/* The fastest of a field that fits into so much memory per worker; NULL: none. */
 static const struct entry *best_of(const struct race *race, enum field field, int64_t bytes) {
     const struct entry *best = NULL;
     for (int i = 0; i < race->count; i++) {
@@ -304,7 +303,7 @@ static void run_field(struct race *race, int first, int last) {
         (race->options->simulate ? simulate_entry : run_entry)(race, &race->entries[i]);
 }
 
-/* Graphs and chains in turns: a slow minute is in a round of both. */
+/* Graphs and chains take turns: a slow minute affects both. */
 static void run_rounds(struct race *race, int graphs) {
     int64_t rounds = race->options->simulate ? 1 : race->options->rounds;
     for (int64_t r = 0; r < rounds; r++) {
@@ -336,7 +335,7 @@ static void bench_graph(const struct options *o, const char *name, const char *s
     close_bench(&race.b);
 }
 
-/* Workers that share a core wait for it, not for each other: then there is nothing to race. */
+/* Workers that share a core wait for the core, not for each other: then a race means nothing. */
 static void choose_simulation(struct options *o) {
     int64_t need = WORKERS * o->threads, have = sl_device_bind_count();
     if (o->simulate < 0)

@@ -1,14 +1,15 @@
-/* What the runtime adds to an action when kernels do nothing, on threads and over MPI.
+/* The runtime's overhead per action with empty kernels, on threads and over MPI.
  *
  *   bench/pipeline_overhead [threads|mpi|mpi-p2p [ROUNDS]]
  *
  * With mpi: mpirun -n 2 bench/pipeline_overhead mpi; each rank needs a core of its own.
  *
- * Two stages, a batch of 64 micro-batches, messages of 64 bytes: `us_per_action` is the time of a
+ * Two stages, a batch of 64 micro-batches, messages of 64 bytes. `us_per_action` is the time of a
  * run divided by the actions of a worker (F, B or I and W, SEND, RECV, STEP), the best of several
- * runs. Waiting for the other worker is part of it: with empty kernels there is nothing else.
- * `trace_us` is what a measured timeline adds to an action: the difference of the best runs with
- * and without, which take turns. A pass that takes a hundred times as long pays less than 1 %. */
+ * runs. It includes waiting for the other worker. `trace_us` is the additional time per action with
+ * a measured timeline: the difference of the best runs with and without, which alternate. A pass
+ * that takes a hundred times as long pays less than 1 %.
+ */
 #include "base/clock.h"
 #include "graph/model.h"
 #include "op/registry.h"
@@ -36,7 +37,7 @@ static void must(sl_err err) {
     exit((int)err);
 }
 
-/* ---- a device that does nothing but move messages ---- */
+/* ---- a device that only moves messages ---- */
 
 static struct sl_device_row empty;
 

@@ -1,11 +1,11 @@
-/* What a measured timeline costs; prints RESULT lines.
+/* The cost of a measured timeline; prints RESULT lines.
  *
  *   ./dev bench pipeline_trace [--seconds S] [--threads T] [--isa avx512]
  *
  * Throughput with a trace over that without, in turns (bench/pipe_race.h), of two stages in 1f1b.
- * Passes are short, a fraction of a millisecond, so that a trace weighs more than in anything one
- * would train. with=none is the pipeline without a trace once more: where its interval does not
- * hold 1, the machine was too restless to tell.
+ * Passes take a fraction of a millisecond, so a trace weighs more than in real training. with=none
+ * is the pipeline without a trace once more: if its interval does not contain 1, the machine was
+ * too noisy.
  */
 #include "pipe_race.h"
 

@@ -1,16 +1,17 @@
-/* Planning the published planners' own inputs, against what they publish; prints RESULT lines.
+/* Plans of the published planners' own inputs, compared with their published results; prints RESULT
+ * lines.
  *
  *   ./dev bench plan_peers [REPEATS]
  *
- * Times are CPU seconds of the search alone (reading the file is not part of it), median of the
- * repeats, one thread. Published objectives and CPU seconds: shared/reference/planners.md, measured
- * on the same kind of machine; the low end where a range is given. ratio = published CPU / ours.
- * The published seconds are of the whole process (PipeDream: about 0.13 s are the start of Python).
- * Where it says gave-up, the published program did not finish on this input and its objective is
- * that of a simpler run: one topological order (dnn-partitioning -linearize), a compressed graph
- * (PipeDream). Rows that say non-contiguous are against the best that dnn-partitioning's modes
- * without contiguity (Scotch, local search) reach; their seconds were not published, but for
- * bert24.
+ * Times are CPU seconds of the search without reading the file, median of the repeats, one thread.
+ * The published objectives and CPU seconds were measured on the same kind of machine with the
+ * published programs; of a range the low end counts. ratio = published CPU / ours. The published
+ * seconds are of the whole process (PipeDream: about 0.13 s start Python).
+ *
+ * gave-up: the published program did not finish on this input. Its objective is that of a simpler
+ * run: one topological order (dnn-partitioning -linearize) or a compressed graph (PipeDream). Rows
+ * with non-contiguous are compared with the best result of dnn-partitioning's modes without
+ * contiguity (Scotch, local search); of their seconds only those of bert24 were published.
  */
 #include "interop/importer.h"
 #include "peers/peers.h"
@@ -161,7 +162,7 @@ static void measure(const struct row *row, const char *path, int repeats) {
     sl_arena_free(&arena);
 }
 
-/* False: there is no such file beside this tree. */
+/* False: the file does not exist. */
 static bool measure_file(const struct row *row, int repeats) {
     const char *source = getenv("SRC_DIR");
     static const char *const folders[] = {"/../shared/data", "/../../shared/data"};

@@ -1,6 +1,6 @@
-/* Scale of schedules: generate, lower and verify. RESULT lines; limits are on wall time. The growth
- * exponent is a least-squares fit of log CPU time (the machine may be busy) on log actions over
- * four sizes of 1f1b.
+/* Scale of schedules: generate, lower and verify; prints RESULT lines. Limits are on wall time. The
+ * growth exponent is a least-squares fit of log CPU time (the machine may be busy) to log actions
+ * over four sizes of 1f1b.
  *
  *     build/release/bench/sched [--quick]
  */

@@ -32,7 +32,7 @@ static sl_err run(const struct row *row, double *seconds, int64_t *actions) {
     *seconds = INFINITY;
     for (int i = 0; i < 5 && err == SL_OK; i++) {
         struct sl_arena_mark mark = sl_arena_mark(&arena);
-        clock_t start = clock(); /* of this process: the machine may be busy */
+        clock_t start = clock(); /* CPU time: the machine may be busy */
         err = sl_sim_run(&arena, sched, &how, &sim);
         double took = (double)(clock() - start) / CLOCKS_PER_SEC;
         *seconds = took < *seconds ? took : *seconds;

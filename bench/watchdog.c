@@ -1,19 +1,18 @@
-/* What watching a run costs, in processor time, which does not depend on what else runs; prints
- * RESULT lines.
+/* The CPU time that watching a run costs (CPU time does not depend on other load); prints RESULT
+ * lines.
  *
  *   ./dev bench watchdog [--seconds S]
  *
- *   looks   the watchdog is the thread that waits for the workers: its processor time in a long
- *           run, less that in a short one (threads and schedules are made in both)
- *   notes   what a worker writes down at an action, a wait and its end, in a loop; times the
- *           actions of a step
- *   life    two ranks over TCP that do nothing but give signs of life: their threads' time
+ *   looks   the watchdog is the thread that waits for the workers: its CPU time in a long run minus
+ *           that in a short one (both create threads and schedules)
+ *   notes   what a worker records at an action, a wait and its end, in a loop; times the actions
+ *           of a step
+ *   life    the threads of two ranks over TCP that only send heartbeats
  *
- * Shares are of one core: looks and signs of life come by the clock, so many in a second; notes are
- * of the time of a step whose passes take a fraction of a millisecond, so that they weigh more than
- * in anything one would train. Nothing here can be switched off, and all of it together is far
- * below what a comparison of whole steps can tell; so it is added up. Exit status 1 when that is a
- * thousandth or more.
+ * Shares are of one core. Looks and heartbeats have a fixed rate per second. Notes are relative to
+ * the time of a step whose passes take a fraction of a millisecond, so they weigh more than in real
+ * training. Nothing here can be switched off, and the total is too small to see in a comparison of
+ * whole steps, so the parts are added. Exit status 1 if the total is a thousandth or more.
  */
 #include "pipe_bench.h"
 
@@ -44,7 +43,8 @@ static void open_pipe(struct bench *b, struct sl_pipe **pipe) {
 /* ---- looks ---- */
 
 struct looks {
-    double wall, cpu, own; /* seconds: the run, all threads, the watchdog */
+    double wall, cpu, own; /* seconds: wall time of the run, CPU time of all threads, of the
+                            * watchdog */
 };
 
 static struct looks run_watched(struct sl_pipe *pipe, int64_t steps) {
@@ -56,7 +56,7 @@ static struct looks run_watched(struct sl_pipe *pipe, int64_t steps) {
 
 /* ---- notes ---- */
 
-/* Nanoseconds of all that is noted around an action which waits once. */
+/* Nanoseconds of all notes around an action that waits once. */
 static double note_ns(struct sl_pipe *pipe) {
     struct sl_pipe_worker *w = &pipe->workers[0];
     struct sl_action action = {.kind = SL_FORWARD};
@@ -74,13 +74,13 @@ static double note_ns(struct sl_pipe *pipe) {
     return ns;
 }
 
-/* Of all workers, in a step. */
+/* Actions of all workers in a step. */
 static int64_t actions_of(const struct sl_pipe *pipe) {
     int64_t count = 0;
     for (int w = 0; w < STAGES; w++)
         for (int s = 0; s < SL_SEGMENT_COUNT; s++)
             count += pipe->sched->lists[s][w].count;
-    return count; /* one iteration, or more where prologue and epilogue are others: no less */
+    return count; /* one iteration, or more if prologue and epilogue differ */
 }
 
 /* ---- signs of life ---- */
@@ -103,7 +103,7 @@ static void *rank_main(void *arg) {
     return NULL;
 }
 
-/* Processor seconds of this process while two ranks live for so long. */
+/* CPU seconds of this process while two idle ranks send heartbeats for so long. */
 static double live(double seconds) {
     struct rank ranks[RANKS];
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
     struct bench b;
     struct sl_pipe *pipe;
     open_pipe(&b, &pipe);
-    run_watched(pipe, SHORT); /* memory is touched */
+    run_watched(pipe, SHORT); /* touch the memory */
     struct looks few = run_watched(pipe, SHORT);
     int64_t steps = SHORT + (int64_t)((double)(SHORT * seconds) / few.wall);
     struct looks many = run_watched(pipe, steps);

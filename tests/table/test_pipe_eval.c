@@ -1,7 +1,7 @@
 /* Evaluation in a pipeline: the loss and accuracy of one worker with the same weights, bit for bit,
  * for models with dropout, running statistics, ties, branches and several losses, on even,
- * branch-wise and random cuts, with replicas and with two weight versions, whatever instructions
- * are used. It leaves training as it was. */
+ * branch-wise and random cuts, with replicas and with two weight versions, with every instruction
+ * set. Evaluation does not change training. */
 #include "device/cpu/cpu.h"
 #include "pipe/pipe.h"
 #include "support/pipe_case.h"
@@ -52,7 +52,7 @@ static void must(sl_err err, const char *what) {
         fail_msg("%s: %s", what, sl_err_message());
 }
 
-/* false: outside the schedule's domain. */
+/* false: the schedule does not support this case. */
 static bool check(const struct pipe_case *c, const struct sl_train_config *config,
                   const char *schedule, const char *what) {
     struct sl_pipe_config pc = {
@@ -67,7 +67,7 @@ static bool check(const struct pipe_case *c, const struct sl_train_config *confi
     must(err, what);
     must(sl_pipe_open(&pc, &plain), what);
     must(sl_run_train_open(config, &one), what);
-    for (int i = 0; i < STEPS; i++) { /* one evaluates after every step, the other never */
+    for (int i = 0; i < STEPS; i++) { /* one run evaluates after every step, the other never */
         must(sl_pipe_run(pipe, 1, &reports[0][i]), what);
         must(sl_pipe_run(plain, 1, &reports[1][i]), what);
         must(sl_pipe_eval(pipe, &ours), what);

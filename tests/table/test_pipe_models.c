@@ -1,8 +1,8 @@
 /* The oracle over models: every synchronous schedule, on 1 to 8 workers, for even cuts, cuts along
  * branches and random legal cuts, gives the weights, statistics, optimizer state and losses of one
  * worker, bit for bit, after 20 steps. One flipped bit is found: step, stage and tensor are named.
- * On threads, and over ranks (tests/e2e/mpi_models_release.sh). SL_TEST_MODEL=gpt-tiny takes one of
- * the models and SL_TEST_WORKERS=8 one of the sizes, so that a long run can be cut into parts. */
+ * On threads and over ranks (tests/e2e/mpi_models_release.sh). SL_TEST_MODEL=gpt-tiny selects one
+ * model and SL_TEST_WORKERS=8 one size, to split a long run. */
 #include "pipe/check.h"
 #include "sched/schedule.h"
 #include "support/pipe_case.h"
@@ -94,7 +94,7 @@ static bool cut(struct pipe_case *c, const struct sl_train_config *config,
     }
 }
 
-/* 1: the same. 0: outside of the schedule's domain. */
+/* 1: equal. 0: the schedule does not support this case. */
 static int check(const struct pipe_case *c, const struct sl_train_config *config,
                  const struct combination *k) {
     struct sl_check_report report;
@@ -122,7 +122,7 @@ struct counts {
     int ran, refused;
 };
 
-/* One of so many combinations is tried, in the short run. */
+/* A short run tries one of so many combinations. */
 static int share(void) { return is_full() ? 1 : ranks_comm() ? 211 : 17; }
 
 static void check_model(const struct model *model, int index, struct counts *counts) {
@@ -208,8 +208,7 @@ static struct sl_check_report run_check(const struct pipe_case *c,
     return report;
 }
 
-/* The last parameter of a stage, known on the rank that holds it and told to all; index -1: none.
- */
+/* The last parameter of a stage; the rank that holds it sends it to all. index -1: none. */
 struct victim {
     int64_t index;
     char name[120];
@@ -228,7 +227,7 @@ static struct victim find_victim(const struct pipe_case *c, const struct sl_trai
     const struct sl_worker *worker = sl_pipe_worker(pipe, stage);
     const struct sl_program *p = worker ? worker->programs[SL_WORKER_FULL] : NULL;
     if (p && p->param_count) {
-        victim.index = p->param_count; /* 0 is nobody's entry */
+        victim.index = p->param_count; /* index 0 means none */
         snprintf(victim.name, sizeof victim.name, "%s",
                  c->graph->params.at[p->params[p->param_count - 1].param].name);
     }
@@ -239,7 +238,7 @@ static struct victim find_victim(const struct pipe_case *c, const struct sl_trai
     return victim;
 }
 
-/* At a rate of 0 weights stay what they are, so the flipped one is the only one that differs. */
+/* At a rate of 0 weights do not change, so the flipped one is the only one that differs. */
 static bool flip_one(const struct pipe_case *c, const struct sl_train_config *config, int stage,
                      int step) {
     struct saboteur s = {.stage = stage, .step = step, .param = -1};

@@ -1,4 +1,4 @@
-/* Checkpoints: round trips, several writers, pruning, names, and what is refused. */
+/* Checkpoints: round trips, several writers, pruning, names, and refusals. */
 #include "support/ckpt_tree.h"
 
 #include <setjmp.h>
@@ -83,11 +83,11 @@ static void the_same_save_gives_the_same_bytes(void **state) {
     must(sl_tree_save(run, 8, 3, 0, NULL));
     must(sl_ckpt_open(run, -1, &ckpt));
     assert_true(sl_ckpt_hash(ckpt) == first);
-    /* `latest` named step-00000008, so the second save took a name beside it. */
+    /* `latest` named step-00000008, so the second save used a second name. */
     assert_non_null(strstr(sl_ckpt_dir(ckpt), "step-00000008.1"));
     sl_ckpt_close(ckpt);
     assert_false(sl_file_exists(in_run("ckpt/step-00000008")));
-    must(sl_tree_save(run, 8, 3, 0, NULL)); /* and the third one returns to it */
+    must(sl_tree_save(run, 8, 3, 0, NULL)); /* the third save uses the first name again */
     must(sl_ckpt_open(run, 8, &ckpt));
     assert_null(strstr(sl_ckpt_dir(ckpt), "step-00000008.1"));
     sl_ckpt_close(ckpt);
@@ -104,7 +104,7 @@ static void only_the_last_are_kept(void **state) {
     assert_int_equal(list.count, 3);
     assert_int_equal(list.step[0], 9);
     assert_int_equal(list.latest, 2);
-    /* A roll-back: older steps are saved again, newer ones stay where they are. */
+    /* After a roll-back older steps are saved again; newer ones are kept. */
     must(sl_tree_save(run, 10, 2, 3, NULL));
     must(sl_ckpt_list(run, &arena, &list));
     assert_int_equal(list.count, 4);
@@ -112,7 +112,7 @@ static void only_the_last_are_kept(void **state) {
     must(sl_tree_check(run, -1, &step));
     assert_int_equal(step, 10);
     must(sl_tree_save(run, 99999999, 1, 2, NULL));
-    must(sl_tree_save(run, 100000001, 1, 2, NULL)); /* nine digits sort behind eight */
+    must(sl_tree_save(run, 100000001, 1, 2, NULL)); /* nine digits sort after eight */
     must(sl_ckpt_list(run, &arena, &list));
     assert_int_equal(list.count, 2);
     assert_int_equal(list.step[1], 100000001);
@@ -144,13 +144,13 @@ static void without_latest_the_newest_is_taken(void **state) {
     assert_int_equal(step, 6);
     must(sl_file_write(in_run("ckpt/latest"), "step-00000004 junk\n", 19));
     must_fail(sl_tree_check(run, -1, &step), "damaged");
-    must(sl_tree_check(run, 6, &step)); /* by name it still loads */
+    must(sl_tree_check(run, 6, &step)); /* loaded by its number it is whole */
     must(sl_tree_save(run, 6, 1, 0, NULL));
     must(sl_tree_check(run, -1, &step));
 }
 
-/* A checkpoint cannot make its reader open a file elsewhere: `latest` names a step and nothing
- * else, files have names that follow from numbers, and links are not followed. */
+/* A checkpoint cannot make its reader open other files: `latest` names only a step, file names
+ * follow from numbers, links are not followed. */
 static void nothing_leads_out_of_the_directory(void **state) {
     (void)state;
     static const char *const names[] = {"../step-00000004",

@@ -1,6 +1,6 @@
-/* Storage faults: every operation of a save fails, tears, or is the last one of the process; any
- * bit of a checkpoint flips; files are cut, lost, renamed. Old or new loads, damage is always seen.
- */
+/* Storage faults: every operation of a save fails, is torn, or is the last one before the process
+ * dies; any bit of a checkpoint flips; files are truncated, lost, renamed. The old or the new
+ * checkpoint loads, and damage is always detected. */
 #include "base/map.h"
 #include "base/rng.h"
 #include "support/ckpt_tree.h"
@@ -39,7 +39,7 @@ static void must(sl_err err) {
 
 static bool fsync_lies;
 
-/* A save that dies or fails at operation `at`; says whether it reported success. */
+/* A save that dies or fails at operation `at`; returns whether it reported success. */
 static bool save_with_fault(enum sl_fault kind, int at, int64_t step, int ranks, int *operations) {
     struct sl_fault_plan plan = {.kind = kind, .at = at, .lie = fsync_lies};
     struct sl_ckpt_files files = sl_fault_files(&plan);
@@ -84,7 +84,7 @@ static void every_fault_leaves_old_or_new(void **state) {
             for (int at = 1; at <= max + 2; at++, trials++) {
                 int64_t before;
                 must(sl_tree_check(run, -1, &before));
-                /* Every third one saves the step again that is there already. */
+                /* Every third save repeats the step that exists already. */
                 step = at % 3 == 0 ? before : before + 1;
                 bool ok = save_with_fault((enum sl_fault)kind, at, step, ranks, &operations);
                 check_old_or_new(names[kind], at, ok, before, step);
@@ -93,7 +93,7 @@ static void every_fault_leaves_old_or_new(void **state) {
     printf("count: %d faults of storage operations, old or new loads\n", trials);
 }
 
-/* The first save of a run: nothing or the new one. */
+/* The first save of a run: no checkpoint or the new one. */
 static void first_save_is_all_or_nothing(void **state) {
     (void)state;
     int max;
@@ -112,7 +112,7 @@ static void first_save_is_all_or_nothing(void **state) {
     }
 }
 
-/* Sabotage: without fsync, a power cut behind the rename must be seen by the test above. */
+/* Sabotage: the test above must fail if a power cut follows the rename without an fsync. */
 static void a_missing_fsync_would_be_noticed(void **state) {
     (void)state;
     int max, lost = 0;
@@ -177,7 +177,7 @@ static void try_flip(const struct tree_files *files, int64_t byte, int bit) {
     flip(files->path[i], at, bit);
 }
 
-/* First every bit of every file (the files are small), then random ones up to the count asked for:
+/* Every bit of every file (the files are small), then random bits up to the requested count:
  * 100,000 in a full run. */
 static void every_flipped_bit_is_seen(void **state) {
     (void)state;
@@ -230,7 +230,7 @@ static void cut_lost_renamed_and_foreign_files_are_seen(void **state) {
         }
     }
     must(sl_tree_check(run, -1, &step));
-    assert_int_equal(rename(files.path[0], aside), 0); /* two files change places */
+    assert_int_equal(rename(files.path[0], aside), 0); /* swap two files */
     assert_int_equal(rename(files.path[1], files.path[0]), 0);
     assert_int_equal(rename(aside, files.path[1]), 0);
     expect_damage("exchanged files");
@@ -250,7 +250,7 @@ static void cut_lost_renamed_and_foreign_files_are_seen(void **state) {
         fail_msg("a renamed directory loads by its name");
 }
 
-/* A manifest that is right in itself and names files elsewhere. */
+/* A valid manifest that names files elsewhere. */
 static void paths_out_of_the_directory_are_refused(void **state) {
     (void)state;
     static const char *const names[] = {

@@ -24,7 +24,7 @@ static const struct {
     {SL_CKPT_STATE, "fc.w:exp_avg", 2, {3, 7}},
 };
 
-/* bend: run b has one weight changed. */
+/* bend: change one weight (run b) */
 static sl_err save(const char *run, int64_t step, int ranks, bool bend) {
     struct sl_ckpt_writer *writers[4] = {0};
     struct sl_text reports[4] = {{0}};

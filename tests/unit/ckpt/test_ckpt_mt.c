@@ -1,4 +1,4 @@
-/* Writers and readers as threads: p of them write one checkpoint, q of them read one sl_ckpt. */
+/* Writers and readers as threads: p threads write one checkpoint, q threads read one sl_ckpt. */
 #include "support/ckpt_tree.h"
 
 #include <pthread.h>

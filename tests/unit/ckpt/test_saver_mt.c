@@ -1,5 +1,6 @@
-/* Saving while the run continues: the checkpoint holds the state at the call, byte for byte that of
- * a save that stops the run, however late it is written; errors come back; the pace holds. */
+/* Saving while training: the checkpoint holds the state at the call, and its bytes equal those of a
+ * synchronous save, however late it is written. Errors are returned; the interval adapts to the
+ * cost of a save. */
 #include "ckpt/files.h"
 #include "pipe/pipe.h"
 #include "run/session.h"
@@ -32,7 +33,7 @@ static uint64_t hash_of(const char *run, int64_t step) {
     struct sl_ckpt *ckpt;
     SL_TEST_OK(sl_ckpt_open(run, step, &ckpt));
     SL_TEST_OK(sl_ckpt_verify(ckpt));
-    uint64_t hash = sl_ckpt_hash(ckpt); /* of everything: names, shapes, bytes, notes */
+    uint64_t hash = sl_ckpt_hash(ckpt); /* of names, shapes, bytes and notes */
     sl_ckpt_close(ckpt);
     return hash;
 }
@@ -83,7 +84,7 @@ static sl_err save(const struct sl_runner *runner, struct sl_ckpt_saver *saver, 
     return sl_ckpt_saver_save(saver, &place, wait);
 }
 
-/* Saves without a copy, or from one. */
+/* Saves with or without a copy. */
 static void write_now(const struct sl_runner *runner, const struct sl_ckpt_copy *copy,
                       const struct sl_ckpt_place *place, const char *run) {
     struct sl_ckpt_store store = runner->row->store(runner->ctx);
@@ -91,7 +92,7 @@ static void write_now(const struct sl_runner *runner, const struct sl_ckpt_copy 
     SL_TEST_OK(sl_ckpt_store_save(&store, copy, &target, place));
 }
 
-/* Save at step SAVED while the run continues to STEPS; then save that one. */
+/* Save at step SAVED while training goes on to STEPS; then save that step, too. */
 static void save_late(const struct sl_runner *runner, const char *run) {
     struct slow_files slow;
     struct sl_save_report report;
@@ -147,7 +148,7 @@ static void one_worker_is_copied(void **state) {
     struct pipe_case c;
     struct sl_train *train;
     (void)state;
-    pipe_case_open(&c, pipe_model_image); /* it has running statistics */
+    pipe_case_open(&c, pipe_model_image); /* a model with running statistics */
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
     SL_TEST_OK(sl_run_train_open(&config, &train));
     struct sl_runner runner = sl_run_train_runner(train);
@@ -234,7 +235,7 @@ static void steps_wait_for_the_copy(void **state) {
     pipe_case_close(&c);
 }
 
-/* The next call of the saver, whichever it is, returns the error of the writer. */
+/* The next call of the saver returns the writer's error, whichever call it is. */
 static void errors_come_back(void **state) {
     struct pipe_case c;
     struct sl_train *train;
@@ -302,7 +303,7 @@ static struct seen run_session(struct pipe_case *c, const struct sl_session_conf
     return seen;
 }
 
-/* Every step saved, both ways, on one worker and on three: the same files. */
+/* Every step is saved, asynchronously and synchronously, on one worker and on three: same files. */
 static void sessions_save_the_same(void **state) {
     struct pipe_case c;
     static const char *const schedules[] = {NULL, "1f1b", "zb-h1"};
@@ -327,8 +328,8 @@ static void sessions_save_the_same(void **state) {
     pipe_case_close(&c);
 }
 
-/* With a pace: a first save, then as its cost allows; only the last where the schedule would have
- * to drain. */
+/* Automatic interval: a first save, then as the cost allows; only the last one if saving would
+ * drain the pipeline. */
 static void sessions_find_their_pace(void **state) {
     static const char *const schedules[] = {NULL, "1f1b", "2bw"};
     struct pipe_case c;

@@ -1,5 +1,5 @@
-/* Asynchronous schedules against a plain loop (support/async_loop.h), bit for bit. On threads, and
- * over ranks (tests/e2e/mpi_models_release.sh), each of which compares the stages it holds. */
+/* Asynchronous schedules against a plain loop (support/async_loop.h), bit for bit. On threads and
+ * over ranks (tests/e2e/mpi_models_release.sh), where each rank compares its own stages. */
 #include "support/async_loop.h"
 #include "support/pipe_models.h"
 #include "support/ranks.h"
@@ -22,7 +22,7 @@ struct cut {
     const int *height;
 };
 
-/* Do stages differ, on any rank? */
+/* Does a stage differ, on any rank? */
 static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64_t first_run,
                       const char *schedule, bool expect) {
     struct loop l = {.config = cut->config,
@@ -43,7 +43,7 @@ static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64
              cut->c->graph->name, schedule, cut->config->optim.row->name, l.stages,
              cut->c->plan->worker_count, (long long)cut->config->micros, (long long)first_run,
              (long long)(STEPS - first_run));
-    for (int s = 0; s < l.stages; s++) /* the cut is the one in the picture */
+    for (int s = 0; s < l.stages; s++) /* the cut equals the drawing above */
         assert_int_equal(cut->c->plan->stages[s].height, cut->height[s]);
     loop_open(&l);
     loop_run(&l, rule, 0, first_run);
@@ -80,7 +80,7 @@ static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64
 static const char *const optimizers[] = {"sgd", "momentum", "adam", "adamw"};
 static const int64_t batches[] = {3, 4, 6, 11}, micros[] = {1, 2, 6, 4};
 
-/* Under a sanitizer every optimizer meets one batch instead of all, and over ranks there is one. */
+/* Under a sanitizer every optimizer runs one batch instead of all; over ranks there is one. */
 static bool is_left_out(int optimizer, int batch) {
     const char *preset = getenv("SL_PRESET");
     bool sanitized = preset && strcmp(preset, "release") != 0;
@@ -164,7 +164,7 @@ static void test_graphs(void **state) {
            count, ranks_text());
 }
 
-/* Sabotage: where two rules say different things, the wrong one is noticed. */
+/* Sabotage: where two version rules differ, the wrong rule is detected. */
 static void test_wrong_formulas(void **state) {
     (void)state;
     static const int heights[] = {3, 2, 1, 0};

@@ -1,5 +1,5 @@
-/* Workers on cores: shares of ranks, when they are bound, and that a bound thread is where it was
- * told to be. */
+/* Binding of workers to cores: the share of each rank, when workers are bound, and that a bound
+ * thread runs on its core. */
 #include "device/bind.h"
 #include "pipe/bind.h"
 
@@ -14,7 +14,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* Two hosts; on the first, ranks 0 and 2 may use the same places, rank 3 has others. */
+/* Two hosts; on the first, ranks 0 and 2 share their allowed CPUs, rank 3 has others. */
 static void test_shares(void **state) {
     (void)state;
     static const struct sl_bind_rank ranks[] = {
@@ -28,7 +28,7 @@ static void test_shares(void **state) {
     }
 }
 
-/* Two ranks with a processor each of 4; ranks that share all there are; one that may use some. */
+/* Two ranks with one of 4 CPUs each; ranks that share all CPUs; one that may use some. */
 static void test_crowds(void **state) {
     (void)state;
     static const struct sl_bind_rank bound[] = {{7, 1, 1, 1, 4}, {7, 2, 1, 1, 4}};
@@ -38,7 +38,7 @@ static void test_crowds(void **state) {
     assert_int_equal(sl_pipe_bind_find_crowded(unknown, 2, 4), -1);
     assert_int_equal(sl_pipe_bind_find_crowded(bound, 2, 1), -1);
     assert_int_equal(sl_pipe_bind_find_crowded(bound, 2, 4), 0);
-    assert_int_equal(sl_pipe_bind_find_crowded(open, 2, 4), -1); /* nobody has taken any away */
+    assert_int_equal(sl_pipe_bind_find_crowded(open, 2, 4), -1); /* no CPU is withheld */
     assert_int_equal(sl_pipe_bind_find_crowded(mixed, 2, 1), -1);
     assert_int_equal(sl_pipe_bind_find_crowded(mixed, 2, 2), 1);
 }
@@ -92,7 +92,7 @@ static void test_threads(void **state) {
     assert_int_equal(sl_device_bind_thread(count), SL_ERR_REFUSED);
 }
 
-/* Long enough for the bubbles of a step, and not for ever: less where others want the core. */
+/* The spin lasts longer than a bubble, and ends early if another thread wants the core. */
 static void test_patience(void **state) {
     (void)state;
     int64_t until_ns = 0, start_ns = sl_clock_ns(), last_ns;
@@ -100,7 +100,8 @@ static void test_patience(void **state) {
         last_ns = sl_clock_ns();
     while (sl_device_bind_stay_awake(&until_ns));
     assert_true(until_ns > start_ns + 10000000);
-    assert_true(sl_clock_ns() >= until_ns || sl_clock_ns() - last_ns > 500000); /* another had it */
+    assert_true(sl_clock_ns() >= until_ns ||
+                sl_clock_ns() - last_ns > 500000); /* or another had it */
 }
 
 int main(void) {

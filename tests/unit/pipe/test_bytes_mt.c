@@ -1,6 +1,6 @@
-/* Memory of the workers of a pipeline: what is allocated is what the verifier counted, to 3 % and
- * never more, for whole and split backwards, recomputation, slack and two weight versions; 2bw
- * holds exactly two copies of the weights; and several stages on a worker have one work area. */
+/* Memory of pipeline workers: allocations are at most the verifier's count, and within 3 % of it.
+ * Cases: whole and split backward passes, recomputation, slack, two weight versions. 2bw holds
+ * exactly two copies of the weights. Several stages on a worker share one work area. */
 #include "graph/stats.h"
 #include "pipe/state.h"
 #include "plan/bytes.h"
@@ -27,8 +27,8 @@ static const struct row {
     {"2bw", false, false, 0, 2},   {"2bw", false, true, 1, 2},
 };
 
-/* What the verifier counts too: the objects that describe a stage, large only beside tiny tensors.
- */
+/* The verifier also counts the objects that describe a stage; they are large only relative to tiny
+ * tensors. */
 static int64_t host_bytes(const struct sl_worker *worker, const struct sl_optim *optim) {
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
     return p->arena.used_bytes + sl_graph_bytes(p->graph) + sl_plan_staging_bytes(p) +
@@ -42,7 +42,7 @@ static void test_bytes(void **state) {
     for (int i = 0; i < SL_COUNT(rows); i++) {
         const struct row *row = &rows[i];
         struct sl_train_config config = pipe_case_config(&c, "adamw", 24, 12, STEPS);
-        config.device = sl_device_find("reference"); /* which has no scratch of its own */
+        config.device = sl_device_find("reference"); /* it has no scratch */
         config.recompute = row->recompute;
         c.split = row->split;
         pipe_case_cut(&c, &config, STAGES, NULL);
@@ -70,7 +70,7 @@ static void test_bytes(void **state) {
     pipe_case_close(&c);
 }
 
-/* Two stages on each of two workers, which take turns with what lasts no longer than an action. */
+/* Two stages on each of two workers; the stages of a worker share memory that lasts one action. */
 static void test_shared(void **state) {
     (void)state;
     static const char *const schedules[] = {"gpipe", "interleaved", "graph"};
@@ -82,7 +82,7 @@ static void test_shared(void **state) {
         struct sl_step_report reports[STEPS];
         struct sl_pipe *pipe;
         config.device = sl_device_find("reference");
-        config.recompute = true; /* in the work area, which is then most of all */
+        config.recompute = true; /* then the work area is the largest part */
         pipe_case_cut(&c, &config, STAGES, worker_of);
         struct sl_pipe_config pc = {
             .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = schedules[i]};

@@ -1,5 +1,5 @@
-/* sl_pipe_check: says that a pipeline is one worker's run, and, sabotaged, names step, stage and tensor.
- */
+/* sl_pipe_check confirms that a pipeline equals one worker's run; of a sabotaged one it names step,
+ * stage and tensor. */
 #include "pipe/check.h"
 #include "support/pipe_case.h"
 
@@ -24,9 +24,8 @@ static const char model[] =
     "param wl[5, 2] ~ normal(0.4)\n"
     "loss cross_entropy(matmul(global_avgpool(e), wl, tb = 1), label)\n";
 
-/* Changes the first value of what `stage` holds, from its own thread, before its action number
- * `when`; counts on over all runs of a pipeline, so that it is the same place in one run and in
- * single steps. */
+/* Changes the first value that `stage` holds, from the stage's thread, before action number `when`.
+ * Actions are counted over all runs of a pipeline: one run and single steps hit the same place. */
 struct saboteur {
     struct sl_pipe *pipe;
     int stage;
@@ -49,7 +48,7 @@ static sl_err before_action(void *ctx, int worker, int64_t action) {
     float *at = s->what == SL_CHECK_STATE   ? w->state
                 : s->what == SL_CHECK_OPTIM ? w->opt[1]
                                             : w->param[0];
-    at[0] += 0x1p-7F; /* not a last bit: that may well be rounded away by the next step */
+    at[0] += 0x1p-7F; /* not the last bit, which the next step may round away */
     return SL_OK;
 }
 
@@ -100,8 +99,8 @@ static void test_check(void **state) {
     printf("count: %d changed values found in their step\n", found);
 }
 
-/* At a rate of 0 no step changes a weight: the tensor that differs first, in the order of stages,
- * is the sabotaged one and no other. */
+/* At a rate of 0 no step changes a weight, so the sabotaged tensor is the first one that
+ * differs. */
 static void test_names_the_tensor(void **state) {
     (void)state;
     struct pipe_case c;
@@ -127,7 +126,7 @@ static void test_names_the_tensor(void **state) {
     pipe_case_close(&c);
 }
 
-/* A stage without parameters, with more workers than micro-batches too. */
+/* A stage without parameters; also with more workers than micro-batches. */
 static void test_bare_stage(void **state) {
     (void)state;
     static const char *const schedules[] = {"gpipe", "1f1b", "kfkb", "graph", "zb-graph"};
@@ -155,7 +154,7 @@ static void test_bare_stage(void **state) {
     pipe_case_close(&c);
 }
 
-/* gelu and the matmul that reads it have a common kernel for their gradients. */
+/* One kernel computes the gradients of gelu and of the matmul that reads it. */
 static void test_refuses_cut_kernel(void **state) {
     (void)state;
     static const char glued[] =

@@ -1,5 +1,5 @@
-/* Timing does not matter: every schedule twice, and with random delays before actions, gives the
- * same weights, and nothing hangs. A run that is not done after five minutes ends the test. */
+/* Timing does not matter: every schedule, twice and with random delays before actions, gives the
+ * same weights and does not hang. A run of more than five minutes fails the test. */
 #include "support/pipe_case.h"
 
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static const char tied[] =
     "repeat i in 0..4 as h {\nparam w[C, C] ~ normal(0.5)\nx = x + gelu(matmul(x, w, tb = 1))\n}\n"
     "loss cross_entropy(matmul(x, wte, tb = 1), targets)\n";
 
-/* Delays are read from a table, so that the hook costs nothing and needs no lock. */
+/* Delays come from a table: the hook is cheap and needs no lock. */
 static uint8_t delays[TABLE];
 
 static sl_err wait_some(void *ctx, int worker, int64_t action) {
@@ -50,7 +50,7 @@ static sl_err wait_some(void *ctx, int worker, int64_t action) {
 }
 
 static void choose_delays(uint64_t seed) {
-    uint64_t kind = seed % 4; /* few long ones, many short ones, one slow stretch, none */
+    uint64_t kind = seed % 4; /* few long, many short, one slow stretch, none */
     srandom((unsigned)seed);
     for (int i = 0; i < TABLE; i++) {
         int dice = (int)(random() % 100);
@@ -61,7 +61,7 @@ static void choose_delays(uint64_t seed) {
     }
 }
 
-/* Everything a run leaves behind, as one hash per kind. */
+/* Everything that a run leaves behind, one hash per kind. */
 static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
     const unsigned char *at = data;
     for (size_t i = 0; i < bytes; i++)
@@ -109,7 +109,7 @@ static void test_delays(void **state) {
         else
             pipe_case_cut(&cases[c], &configs[c], 4, NULL);
     }
-    for (int pass = 0; pass < 2; pass++) /* every schedule twice, undisturbed */
+    for (int pass = 0; pass < 2; pass++) /* every schedule twice without delays */
         for (int i = 0; i < 2 * SL_COUNT(schedules); i++) {
             int c = i % 2, s = i / 2;
             struct sl_pipe_config config = {.train = &configs[c],

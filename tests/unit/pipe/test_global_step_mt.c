@@ -1,6 +1,6 @@
-/* Stepping together without a flush, against the plain loop (support/async_loop.h): clipping by the
- * global norm, steps that all stages skip together, tied weights; in every asynchronous mode, on
- * chains and graphs of stages, bit for bit. */
+/* Global steps without a flush, against the plain loop (support/async_loop.h), bit for bit:
+ * clipping by the global norm, steps that all stages skip, tied weights; every asynchronous mode,
+ * on chains and graphs of stages. */
 #include "support/async_loop.h"
 #include "support/pipe_models.h"
 
@@ -23,7 +23,7 @@ struct run {
     const int *height;
     const char *schedule;
     int64_t first_run;
-    int64_t poisoned; /* step that must be skipped (from 1), 0: none */
+    int64_t poisoned; /* step to be skipped (from 1), 0: none */
 };
 
 static void check_reports(const struct run *r, const struct loop *l,
@@ -39,7 +39,7 @@ static void check_reports(const struct run *r, const struct loop *l,
     }
 }
 
-/* The holders of a tied parameter have the same bits. */
+/* All copies of a tied parameter have the same bits. */
 static void check_ties(const struct run *r, const struct sl_pipe *pipe, const char *what) {
     const struct sl_plan *plan = r->c->plan;
     for (int t = 0; t < plan->tie_count; t++) {
@@ -115,13 +115,13 @@ static const char *const schedules[] = {"2bw", "stash", "vsync", "paci"};
 static const char *const rule_of[] = {"twobw", "stash", "vsync", "newest"};
 static const char *const optimizers[] = {"momentum", "adamw", "muon", "nadam"};
 
-/* Under a sanitizer a part of the combinations. */
+/* Under a sanitizer only some combinations. */
 static bool is_left_out(int number) {
     const char *preset = getenv("SL_PRESET");
     return preset && strcmp(preset, "release") != 0 && number % 7 != 0;
 }
 
-/* Every schedule, with none of the policies and with those that serve it; clipping that bites. */
+/* Every schedule, with no policy and with those that serve it; clipping in effect. */
 static int check_all(struct run *r, int salt) {
     static const double clips[] = {0, 0.05};
     int count = 0;
@@ -177,13 +177,13 @@ static void test_clip(void **state) {
     printf("count: %d runs on one verdict are the formulas, bit for bit\n", count);
 }
 
-/* ---- poison: one stage's gradient of one micro-batch is not finite, and nobody else's ---- */
+/* ---- poison: one gradient is not finite, of one stage and one micro-batch ---- */
 
 enum { COLUMNS = 160, SAMPLE_ROOM = 64 };
 
-/* A chain, or s0 > s1, s2 > s3. Where the poison is, a parameter that is zero and stays zero (its
- * input is zero) is multiplied by something huge in one sample only: forward 0, gradient infinite.
- * The threshold is a parameter too, which never gets a gradient, because that one is zero. */
+/* A chain, or s0 > s1, s2 > s3. The poisoned stage multiplies a parameter that stays zero (its
+ * input is zero) by a huge factor in one sample: forward 0, gradient infinite. The threshold is a
+ * parameter whose gradient is always zero. */
 static void write_model(struct sl_text *out, bool chain, int stage, int column, double over,
                         double huge) {
     static const char *const in[2][STAGES] = {{"x", "a", "a", ""}, {"x", "a", "b", "c"}};
@@ -210,8 +210,8 @@ static void write_model(struct sl_text *out, bool chain, int stage, int column, 
     sl_text_put(out, "loss cross_entropy(d, label)\n");
 }
 
-/* A column of the data in which this sample is the largest of all, the middle between it and the
- * second, and a factor that makes their difference nearly infinite. */
+/* Finds a column of the data in which this sample has the largest value, the middle between that
+ * and the second largest, and a factor that makes their difference nearly infinite. */
 static bool find_column(const struct pipe_case *c, int64_t samples, int64_t target, int *column,
                         double *over, double *huge) {
     float data[SAMPLE_ROOM * COLUMNS];
@@ -238,7 +238,7 @@ static void poison_one(bool chain, int stage, int64_t m, int64_t micro, const ch
     int column;
     double over, huge;
     int64_t batch = 2 * m;
-    write_model(&model, chain, stage, 0, 1e30, 1); /* the data does not depend on the numbers */
+    write_model(&model, chain, stage, 0, 1e30, 1); /* the data do not depend on these numbers */
     pipe_case_open(&c, model.at);
     bool found = find_column(&c, STEPS * batch, 2 * micro, &column, &over, &huge) ||
                  find_column(&c, STEPS * batch, 2 * micro + 1, &column, &over, &huge);
@@ -292,8 +292,8 @@ static void test_poison(void **state) {
     printf("count: %d runs with a gradient that is not finite\n", count);
 }
 
-/* Twelve stages that step after every micro-batch: the last has given its parts of nine steps when
- * it makes the first. Holders of a tied parameter on both ends must not part. */
+/* Twelve stages that step after every micro-batch: the last stage has sent its parts of nine steps
+ * before it makes the first. The copies of a parameter tied between both ends must stay equal. */
 static void test_deep(void **state) {
     (void)state;
     enum { DEEP = 12, LONG = 30 };
@@ -322,7 +322,7 @@ static void test_deep(void **state) {
     }
 }
 
-/* Sabotage: what does not wait for the verdict steps. */
+/* Sabotage: a stage that does not wait for the skip decision makes the step. */
 static void test_alone(void **state) {
     (void)state;
     struct pipe_case c;

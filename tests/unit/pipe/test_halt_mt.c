@@ -1,6 +1,6 @@
-/* An asynchronous run that is asked to stop ends soon, after whole steps, with the pipeline empty:
- * its weights and reports are those of a run that was planned to be so long, bit for bit, and what
- * follows is what follows that. A synchronous run, and one that is too short, go to their end. */
+/* An asynchronous run that is asked to stop ends soon, after whole steps, with an empty pipeline.
+ * Its weights and reports are those of a run planned with that length, bit for bit, and so is its
+ * continuation. A synchronous run, and one that is too short, run to their end. */
 #include "support/pipe_case.h"
 
 #include <setjmp.h>
@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 enum { STEPS = 60, REST = 5, PATIENCE = 300 };
-/* Worker 0, which has 17 or 18 actions a step, waits before an action until a step is told that is
- * later than this one: the first of all; then one that had not ended at the first station. */
+/* Worker 0, which has 17 or 18 actions a step, waits before an action until a later step is
+ * reported: first the first step, then one that had not ended at the first stop. */
 static const struct { int64_t action, told; } stations[] = {{60, 0}, {200, 6}};
 
-/* A chain: nobody gets far without worker 0. */
+/* A chain: no worker gets far without worker 0. */
 static const char model[] =
     "model chain\ninput x : float[B, 6]\ninput label : int[B] < 4\n"
     "param s0_w[7, 6] ~ normal(0.4)\nparam s1_w[5, 7] ~ normal(0.4)\n"
@@ -31,12 +31,12 @@ struct desk {
     pthread_mutex_t mutex;
     pthread_cond_t heard;
     volatile sig_atomic_t stop;
-    int64_t last; /* step that was told */
-    bool content; /* with what it has: does not ask any more */
+    int64_t last; /* the last reported step */
+    bool content; /* satisfied: does not ask any more */
 };
 
-/* Who tells has looked for a wish to stop before, and tells the steps that had ended by then. So
- * where a step is told that had not ended when the wish came, it has been seen. */
+/* The reporter checks for a stop request before it reports the steps that have ended. If it reports
+ * a step that had not ended when the request came, it has seen the request. */
 static void ask_to_stop(void *ctx, const struct sl_step_report *report) {
     struct desk *desk = ctx;
     pthread_mutex_lock(&desk->mutex);
@@ -74,7 +74,7 @@ static void run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *repo
         fail_msg("%s", sl_err_message());
 }
 
-/* How many of STEPS it ran. */
+/* How many of STEPS ran. */
 static int64_t try_schedule(struct sl_pipe_config config) {
     static struct sl_step_report stopped[STEPS], planned[STEPS];
     struct desk desk = {.mutex = PTHREAD_MUTEX_INITIALIZER, .heard = PTHREAD_COND_INITIALIZER};
@@ -131,7 +131,7 @@ static void runs_stop_when_asked(void **state) {
     printf("count: %lld steps left out in %d runs\n", (long long)left, 2 * SL_COUNT(schedules));
 }
 
-/* It is asked before it begins. */
+/* The stop is requested before the run begins. */
 static void others_go_to_their_end(void **state) {
     static const struct {
         const char *schedule;

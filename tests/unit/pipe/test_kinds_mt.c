@@ -1,6 +1,6 @@
-/* Pipelines whose workers compute on different kinds of device, and on one whose memory is apart
- * (support/apart.h, which computes as the CPU does): the bits of one worker. What threads cannot
- * add up is refused. */
+/* Pipelines whose workers run on different kinds of device, and on a device whose memory the host
+ * cannot read (support/apart.h, computes like the CPU): the bits of one worker. Sums that threads
+ * cannot compute are refused. */
 #include "pipe/check.h"
 #include "support/apart.h"
 #include "support/pipe_case.h"
@@ -32,7 +32,7 @@ static struct sl_train_config config_of(const struct pipe_case *c) {
     return config;
 }
 
-/* Every other worker apart; a graph of stages, split backward passes. */
+/* Every other worker on the apart device; a graph of stages, split backward passes. */
 static void test_mixed(void **state) {
     static const char *const schedules[] = {"1f1b", "gpipe", "zb-graph"};
     (void)state;
@@ -51,7 +51,7 @@ static void test_mixed(void **state) {
     }
 }
 
-/* All of it apart: ties, dropout, statistics, replicas. */
+/* All workers on the apart device: ties, dropout, statistics, replicas. */
 static void test_apart(void **state) {
     static const int width[] = {2, 2}, at[][2] = {{0, 1}, {2, 3}};
     static const int *const workers[] = {at[0], at[1]};
@@ -75,7 +75,7 @@ static void test_apart(void **state) {
     }
 }
 
-/* The embedding is on one kind, the head that is tied to it on the other. */
+/* The embedding and the head tied to it are on different kinds of device. */
 static void test_refused(void **state) {
     struct pipe_case c;
     (void)state;

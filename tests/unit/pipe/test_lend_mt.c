@@ -1,5 +1,5 @@
-/* Workers that lend each other their threads: the same weights, bit for bit, as when they only
- * wait, for synchronous and asynchronous schedules on chains and graphs; and it does happen. */
+/* --lend: idle workers do pieces of others' work. The weights are the same bits as without it, for
+ * synchronous and asynchronous schedules on chains and graphs, and some pieces are lent. */
 #include "device/bind.h"
 #include "support/pipe_case.h"
 
@@ -17,7 +17,7 @@ enum { STEPS = 3, TRIES = 200 };
 
 struct outcome {
     int64_t lent;
-    uint64_t weights; /* hash of all stages' newest ones */
+    uint64_t weights; /* hash of the newest weights of all stages */
     double losses[STEPS];
 };
 
@@ -98,11 +98,11 @@ static void same_bits(void **state) {
     printf("count: %lld pieces lent\n", (long long)lent);
 }
 
-/* Who waits, and for how long, is up to the machine; that nobody ever helps is not. */
+/* How long a worker waits depends on the machine, but some worker must have helped. */
 static void it_happens(void **state) {
     (void)state;
     if (sl_device_bind_count() == 1)
-        skip(); /* who waits gives the only core away at once */
+        skip(); /* a waiting worker gives up the only core at once */
     for (int i = 0; i < TRIES && lent == 0; i++)
         lent += try_model("gpt-tiny", "L=2,C=64,H=4,T=32,V=96", 2, 1);
     assert_true(lent > 0);

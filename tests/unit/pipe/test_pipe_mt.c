@@ -1,6 +1,6 @@
 /* Pipelines against one worker: synchronous schedules give the same weights, bit for bit, for every
  * number of stages, with ties, running statistics, skip edges, two losses and a short last
- * micro-batch. Runs the cpu device with real threads. */
+ * micro-batch. On the cpu device with real threads. */
 #include "pipe/pipe.h"
 #include "plan/model.h"
 #include "support/model_text.h"
@@ -119,7 +119,7 @@ static void compare(const struct sl_pipe *pipe, const struct sl_graph *graph, fl
     }
 }
 
-/* false: outside the schedule's domain. */
+/* false: the schedule does not support this case. */
 static bool check_pipe(const struct sl_train_config *config, const char *schedule, int stages,
                        int workers, float **weights) {
     struct sl_arena arena = {0};

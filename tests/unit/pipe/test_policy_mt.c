@@ -1,5 +1,6 @@
-/* Staleness policies in pipelines against the plain loop (support/async_loop.h), bit for bit: every
- * policy x optimizer, on chains and graphs of stages; and identities that the policies must keep. */
+/* Staleness policies in pipelines against the plain loop (support/async_loop.h), bit for bit:
+ * every policy x optimizer, on chains and graphs of stages; and identities that the policies
+ * must keep. */
 #include "run/train.h"
 #include "support/async_loop.h"
 #include "support/pipe_models.h"
@@ -32,8 +33,8 @@ static void describe(const struct cut *cut, const char *schedule, int64_t first_
     sl_text_free(&policy);
 }
 
-/* The pipeline and the loop, side by side; number of stages that differ. `meant` is what the loop
- * does when that is not what the pipeline does. */
+/* Runs the pipeline and the loop; returns how many stages differ. `meant`: the policy of the loop,
+ * if it is not the pipeline's. */
 static int run_both(const struct cut *cut, const char *schedule, int64_t first_run,
                     const struct sl_train_config *meant) {
     struct loop l = {.config = meant ? meant : cut->config,
@@ -75,7 +76,7 @@ static int run_both(const struct cut *cut, const char *schedule, int64_t first_r
 static const char *const schedules[] = {"2bw", "async", "stash", "vsync"};
 static const char *const rule_of[] = {"twobw", "newest", "stash", "vsync"};
 
-/* Under a sanitizer every combination meets one batch instead of all. */
+/* Under a sanitizer every combination runs one batch instead of all. */
 static bool is_left_out(int number, int count) {
     const char *preset = getenv("SL_PRESET");
     return preset && strcmp(preset, "release") != 0 && number % count != 0;
@@ -166,7 +167,7 @@ static void test_wrong_policies(void **state) {
     printf("count: %d wrong policies noticed\n", count);
 }
 
-/* A shorter reach is the formula with it, bit for bit, and is another run. */
+/* A shorter look-ahead is the formula with that look-ahead, bit for bit, and gives another run. */
 static void test_reach(void **state) {
     (void)state;
     static const struct {
@@ -195,7 +196,7 @@ static void test_reach(void **state) {
     pipe_case_close(&c);
 }
 
-/* B.10 (1): one stage, and SpecTrain is momentum. */
+/* SpecTrain on one stage is momentum. */
 static void test_one_stage(void **state) {
     (void)state;
     struct pipe_case c;
@@ -271,7 +272,7 @@ static struct seen watch(const char *model, const char *optimizer, const char *p
     return seen;
 }
 
-/* B.10 (2): once the velocity has converged, predictions are exact. */
+/* Once the velocity has converged, predictions are exact. */
 static void test_constant_gradient(void **state) {
     (void)state;
     struct seen seen = watch(linear, "momentum:ema=1,beta=0.5", "spectrain", "async", 80, 40);
@@ -280,8 +281,8 @@ static void test_constant_gradient(void **state) {
     assert_true(seen.worst < 1e-6);
 }
 
-/* B.10 (3): on a smooth problem predicted weights are nearer than stale ones, less so with less
- * momentum. */
+/* On a smooth problem predicted weights are closer than stale ones, by less if the momentum is
+ * smaller. */
 static const char smooth[] =
     "model smooth\ninput x : float[B, 6]\ninput label : int[B] < 4\n"
     "param s0_w[8, 6] ~ normal(0.4)\nparam s1_w[8, 8] ~ normal(0.4)\n"
@@ -304,7 +305,7 @@ static void test_rmse(void **state) {
     assert_true(ratio[0] < ratio[1]);
 }
 
-/* What is allocated for weights and state is what plan and schedule say, to the byte. */
+/* Memory of weights and state is what plan and schedule say, to the byte. */
 static void test_memory(void **state) {
     (void)state;
     struct pipe_case c;

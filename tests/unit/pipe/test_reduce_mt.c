@@ -1,6 +1,6 @@
-/* Gradients of replicas are added up while backwards still run: in the measured timeline every sum
- * begins within the pass that completes the gradient, before that pass ends; in several parts where
- * there is enough of it; and the bits are those of the same stages in one thread. */
+/* Sums over replicas overlap with backward passes: in the measured timeline every sum begins within
+ * the pass that completes the gradient, before that pass ends, and in several parts if the gradient
+ * is large. The bits are those of the same stages in one thread. */
 #include "pipe/check.h"
 #include "pipe/state.h"
 #include "sched/deps.h"
@@ -16,7 +16,7 @@
 
 enum { STEPS = 3, STAGES = 2, WIDTH = 2 };
 
-/* Four layers of 25,600 weights: a stage of two has parts enough. */
+/* Four layers of 25,600 weights: a stage of two has enough for several parts. */
 static const char model[] =
     "model broad\nsize C = 160\ninput x : float[B, C]\ninput label : int[B] < 5\n"
     "repeat i in 0..4 as h {\nparam w[C, C] ~ normal(0.1)\nx = relu(matmul(x, w, tb = 1))\n}\n"
@@ -37,8 +37,7 @@ static const struct row {
     {"2bw", 4, workers_apart},   {"chimera", 2, workers_crossing},
 };
 
-/* The last B or W of the iteration that makes the version, on this lane; NULL: the seat has none.
- */
+/* The last B or W on this lane of the iteration that makes the version; NULL: the lane has none. */
 static const struct sl_span *completing(const struct sl_timeline *t, int lane,
                                         const struct sl_action *reduce) {
     const struct sl_span *last = NULL;
@@ -52,7 +51,7 @@ static const struct sl_span *completing(const struct sl_timeline *t, int lane,
     return last;
 }
 
-/* When what the worker did before this span ended. */
+/* End of the worker's action before this span. */
 static int64_t end_before(const struct sl_timeline *t, int lane, const struct sl_span *span) {
     int64_t end_ns = 0;
     for (int64_t i = 0; i < t->lanes[lane].count; i++) {
@@ -63,9 +62,9 @@ static int64_t end_before(const struct sl_timeline *t, int lane, const struct sl
     return end_ns;
 }
 
-/* The sums began in the completing pass: after what came before it, before its end. (Not after its
- * start in the timeline: a pass that waits, for the place of its result, say, is drawn without the
- * wait, and so from later on.) */
+/* The sums begin in the completing pass: after the end of the previous action and before the end of
+ * the pass. (Not after its drawn start: the timeline leaves out the time that the pass waits for
+ * its result's slot.) */
 static int check_timeline(const struct sl_timeline *t, const char *what) {
     int count = 0;
     for (int lane = 0; lane < t->lane_count; lane++)
@@ -117,7 +116,7 @@ static void test_overlap(void **state) {
             fail_msg("%s: %s", rows[i].schedule, sl_err_message());
         for (int s = 0; s < STAGES * WIDTH; s++) {
             const struct sl_pipe_parts *parts = &pipe->seat_at[s]->parts;
-            assert_int_equal(parts->count, 4); /* of 51,200 floats, and a little more */
+            assert_int_equal(parts->count, 4); /* of 51,200 floats, and some more */
             assert_true(parts->ready[0][3] < parts->ready[0][0]); /* the last layer comes first */
             assert_int_equal(parts->begun, 0);
         }

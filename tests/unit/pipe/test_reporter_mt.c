@@ -1,5 +1,5 @@
-/* A pipeline without flushes tells its steps while it is full: the first one before the workers
- * have got far, all of them in order, and with the numbers that its reports have at the end. */
+/* A pipeline without flushes reports its steps while it is full: the first one early, all of them
+ * in order, and with the numbers of the final reports. */
 #include "support/pipe_case.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ struct ear {
     pthread_mutex_t mutex;
     pthread_cond_t heard;
     struct sl_step_report told[RUNS * STEPS];
-    int count, run; /* steps that were told; which run goes on */
+    int count, run; /* reported steps; the run in progress */
 };
 
 static void listen(void *ctx, const struct sl_step_report *report) {
@@ -39,7 +39,7 @@ static void listen(void *ctx, const struct sl_step_report *report) {
     pthread_mutex_unlock(&ear->mutex);
 }
 
-/* In the midst of a run, worker 0 waits until a step of it has been told. */
+/* In the middle of a run, worker 0 waits until one of its steps has been reported. */
 static sl_err wait_for_word(void *ctx, int worker, int64_t action) {
     struct ear *ear = ctx;
     if (worker != 0 || action != NCCL_LINK)
@@ -80,7 +80,8 @@ static int try_schedule(struct sl_pipe_config config) {
         same(told->norm, end->norm, config.schedule, "norm");
         same(told->lr, end->lr, config.schedule, "rate");
     }
-    /* Where 2bw waits for verdicts the last two end together: neither took next to nothing. */
+    /* With a global norm, 2bw ends its last two steps together; each is reported with half the
+     * time. */
     bool late = config.global_step && strcmp(config.schedule, "2bw") == 0;
     for (int r = 1; late && r <= RUNS; r++)
         assert_int_equal(reports[r * STEPS - 1].dur_ns, reports[r * STEPS - 2].dur_ns);
@@ -104,7 +105,7 @@ static void steps_are_told_while_the_pipeline_is_full(void **state) {
     }
     config.on_action = NULL;
     config.schedule = "1f1b";
-    assert_int_equal(try_schedule(config), 0); /* what is empty after every step reports then */
+    assert_int_equal(try_schedule(config), 0); /* reports after every step */
     pipe_case_close(&c);
     printf("count: %d steps told early\n", count);
 }

@@ -1,5 +1,5 @@
-/* What --log-staleness tells, against the plain loop (support/async_loop.h), which keeps all
- * versions: every distance is that of the two versions it names, and no stage falls silent. */
+/* --log-staleness against the plain loop (support/async_loop.h), which keeps all versions: every
+ * logged distance is that of the two versions it names, and every stage logs in every step. */
 #include "support/async_loop.h"
 #include "support/pipe_models.h"
 

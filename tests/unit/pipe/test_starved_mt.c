@@ -1,4 +1,5 @@
-/* Who sleeps is not starved, who shares a processor with others is, and who is not there is not. */
+/* A thread that sleeps is not starved; one that shares a CPU with others is; one that does not
+ * exist is not. */
 #include "pipe/starved.h"
 
 #include "base/clock.h"
@@ -25,7 +26,7 @@ struct thread {
     pthread_t id;
     atomic_int tid;
     atomic_bool ends;
-    sem_t *sleeps; /* NULL: it computes */
+    sem_t *sleeps; /* NULL: the thread computes */
 };
 
 static void *thread_main(void *arg) {
@@ -51,7 +52,7 @@ static void end(struct thread *t) {
     pthread_join(t->id, NULL);
 }
 
-/* Looks until `enough_ns` were spent starved, or asleep for so many looks. */
+/* Polls until the thread was starved for `enough_ns`, or asleep in so many polls. */
 static int64_t look(const struct thread *t, int64_t enough_ns, int looks) {
     int64_t cpu_ns = 0, sum_ns = 0, last_ns = sl_clock_ns();
     for (int i = 0; i < looks && sum_ns < enough_ns; i++) {
@@ -97,7 +98,7 @@ static void a_crowd_is_starved(void **state) {
     for (size_t c = 0; c < CPU_SETSIZE && !CPU_COUNT(&one); c++)
         if (CPU_ISSET(c, &before))
             CPU_SET(c, &one);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0); /* the threads inherit it */
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0); /* threads inherit it */
     for (int i = 0; i < CROWD; i++)
         start(&crowd[i]);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);

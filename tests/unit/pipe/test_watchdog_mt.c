@@ -1,6 +1,6 @@
-/* The watchdog on threads: a worker that stands still in one action is named with its stage, action
- * and micro-batch, and those who wait for it are in the chain; one that fails is every one's error;
- * one that gets no processor goes on. */
+/* The watchdog on threads: the error about a worker stuck in an action names its stage, action and
+ * micro-batch, and the workers that wait for it. The error of a failing worker is the error of all.
+ * A worker without a CPU goes on. */
 #include "base/clock.h"
 #include "support/pipe_case.h"
 
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum { STAGES = 4, PATIENCE = 300 };
-/* No healthy worker is without a processor for so long; who fails does not stall. */
+/* No healthy worker is without a CPU for so long, and a failing worker does not stall. */
 static const int64_t stall_ns = 5000000000, starve_ns = 1000000000, nccl_link_ns = 600000000000;
 
 static const char model[] =
@@ -38,8 +38,8 @@ struct trouble {
     enum what what;
 };
 
-/* Others on the same processor: they sleep, then compute, then end. No lock is shared with them:
- * nobody sleeps until one of them has a processor. */
+/* Load on the same CPU: threads that sleep, then compute, then end. They share no lock with the
+ * workers, so none of them sleeps until another thread has a CPU. */
 enum { CROWD = 7 };
 enum stage { SLEEPS, COMPUTES, ENDS };
 static struct {
@@ -76,7 +76,7 @@ static void close_crowd(void) {
         pthread_join(crowd.threads[i], NULL);
 }
 
-/* Works for more than twice the limit, with an eighth of a processor, and never sleeps. */
+/* Works for more than twice the limit with an eighth of a CPU and never sleeps. */
 static sl_err starve(void) {
     if (sched_setaffinity(0, sizeof crowd.place, &crowd.place) != 0)
         return sl_fail(SL_ERR_SYSTEM, "cannot choose a processor");
@@ -87,7 +87,7 @@ static sl_err starve(void) {
     return SL_OK;
 }
 
-/* Who stalls stands still until the run has failed, so that its thread can end. */
+/* A stalled worker waits until the run has failed, so that its thread can end. */
 static sl_err before(void *ctx, int worker, int64_t action) {
     struct trouble *t = ctx;
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -146,7 +146,7 @@ static void test_guard(void **state) {
         if (strncmp(text, want, strlen(want)) != 0 || !strstr(text, "is stalled: ") ||
             !strstr(text, " of stage "))
             fail_msg("%s: %s", schedules[s], text);
-        /* Somebody waits for it, and the last line is its own. */
+        /* A worker waits for it, and its own line is the last. */
         const char *last = strrchr(text, '\n');
         snprintf(want, sizeof want, "\n  worker %d (", stall.worker);
         if (!strstr(text, ", waits for ") || !last || strncmp(last, want, strlen(want)) != 0)
@@ -161,8 +161,8 @@ static void test_guard(void **state) {
     pipe_case_close(&c);
 }
 
-/* A machine with too much to do is no stall. Not under a sanitizer, whose own locks let workers
- * sleep until somebody else has a processor. */
+/* A busy machine is not a stall. Not under a sanitizer, whose own locks make workers sleep until
+ * another thread has a CPU. */
 static void test_starved(void **state) {
     (void)state;
     const char *preset = getenv("SL_PRESET");

@@ -1,7 +1,7 @@
-/* Pipelines with replicas and with micro-batch sizes of their own against the same stages in one
+/* Pipelines with replicas and with a micro-batch size per stage against the same stages in one
  * thread (run/serial.h), bit for bit: ties, running statistics, skip edges, two losses, short last
- * micro-batches, several stages on a worker, Chimera. And the reference against one worker. On
- * threads, and over ranks (tests/e2e/mpi_models_release.sh). */
+ * micro-batches, several stages on a worker, Chimera. And that reference against one worker. On
+ * threads and over ranks (tests/e2e/mpi_models_release.sh). */
 #include "base/rng.h"
 #include "pipe/check.h"
 #include "run/serial.h"
@@ -54,7 +54,7 @@ static const char *const models[] = {
     "a = mix(image) as m1\nb = mix(a) as m2\nc = mix(b) as m3\nd = mix(c) as m4\n"
     "e = mix(d) as m5\nparam wl[5, 2] ~ normal(0.4)\n"
     "loss cross_entropy(matmul(global_avgpool(e), wl, tb = 1), label)\n",
-    /* gradients that are added up in several parts */
+    /* gradients that are summed in several parts */
     "model broad\nsize C = 160\ninput x : float[B, C]\ninput label : int[B] < 5\n"
     "repeat i in 0..5 as h {\nparam w[C, C] ~ normal(0.1)\nx = relu(matmul(x, w, tb = 1))\n}\n"
     "param last[5, C] ~ normal(0.1)\nloss cross_entropy(matmul(x, last, tb = 1), label)\n",
@@ -101,7 +101,7 @@ static void draw(struct drawn *d, int stages, uint64_t seed, bool own_sizes) {
                                      .recompute = below(seed, &n, 4) == 0};
 }
 
-/* false: outside the schedule's domain. */
+/* false: the schedule does not support this case. */
 static bool check(const struct pipe_case *c, const struct sl_train_config *config,
                   const char *schedule, const char *what) {
     struct sl_check_report report;
@@ -193,7 +193,7 @@ static void test_chimera(void **state) {
     printf("count: %d crossing pipelines%s\n", ran, ranks_text());
 }
 
-/* Slack changes when things happen, not what: the weights of 2bw, and sums of synchronous rows. */
+/* Slack changes the timing, not the results: weights of 2bw, and sums of synchronous schedules. */
 static void test_slack(void **state) {
     (void)state;
     struct pipe_case c;
@@ -232,7 +232,7 @@ static void test_slack(void **state) {
     pipe_case_close(&c);
 }
 
-/* With one replica and one size the reference is one worker. */
+/* With one replica and one micro-batch size the reference equals one worker. */
 static void test_serial(void **state) {
     (void)state;
     for (int m = 0; m < SL_COUNT(models); m++) {

@@ -1,5 +1,5 @@
-/* The dashboard of a run: what it shows, that it stays within its room, and that its memory of
- * losses does. */
+/* The dashboard of a run: its content; it stays within its lines and columns; its memory of losses
+ * is bounded. */
 #include "report/dashboard.h"
 #include "sched/sched.h"
 #include "sim/sim.h"
@@ -31,7 +31,8 @@ static struct sl_dashboard sample(void) {
     return d;
 }
 
-/* Characters of the longest line, and how many lines; Braille is three bytes, colours are none. */
+/* Length of the longest line in characters, and the number of lines. A Braille character has three
+ * bytes, a colour has no width. */
 static void measure(const char *text, int *columns, int *rows) {
     int now = 0;
     *columns = *rows = 0;
@@ -48,7 +49,7 @@ static void measure(const char *text, int *columns, int *rows) {
             now++;
         }
     }
-    assert_int_equal(now, 0); /* every line is ended */
+    assert_int_equal(now, 0); /* the last line ends with a newline */
 }
 
 static void test_ascii(void **state) {
@@ -106,7 +107,7 @@ static void test_room(void **state) {
     print_message("count: %d rooms\n", tried);
 }
 
-/* However long the run: at most KEPT means, each of `per` steps, and none is lost. */
+/* However long the run: at most KEPT means, each over `per` steps, and no step is missing. */
 static void test_memory(void **state) {
     struct sl_dashboard d = sample();
     double sum = 0, kept = 0;

@@ -1,4 +1,4 @@
-/* forecast.json: there and back, and files that are wrong. */
+/* forecast.json: round trip, and refused files. */
 #include "report/forecast.h"
 #include "support/texts.h"
 

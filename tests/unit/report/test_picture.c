@@ -1,4 +1,4 @@
-/* Pictures: what is drawn is what was simulated; a trace reads back as the same picture; bad traces
+/* Pictures: drawn spans are the simulated ones; a trace reads back as the same picture; bad traces
  * are refused. */
 #include "report/picture.h"
 #include "sched/schedule.h"
@@ -160,7 +160,7 @@ static void page(void **state) {
     draw(&arena, "zb-h1", 4, 8, &p[1]);
     p[0].title = "</script><b>";
     sl_report_html(p, 2, &text);
-    assert_int_equal(count_of(text.at, "</script>"), 2); /* its own */
+    assert_int_equal(count_of(text.at, "</script>"), 2); /* the page's own */
     assert_int_equal(count_of(text.at, "http://") - count_of(text.at, "http://www.w3.org"), 0);
     assert_int_equal(count_of(text.at, "https://"), 0);
     sl_text_free(&text);

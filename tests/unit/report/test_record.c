@@ -1,4 +1,4 @@
-/* Logs of runs: what run/ writes is what is read; wrong files; charts and the page of a run. */
+/* Logs of runs: the reader gets what run/ writes; refused files; charts and the page of a run. */
 #include "report/chart.h"
 #include "report/curves.h"
 #include "run/log.h"
@@ -93,7 +93,7 @@ static void wrong_files(void **state) {
         if (read_text(&arena, rows[i].text, &r) != SL_ERR_INPUT ||
             !strstr(sl_err_message(), rows[i].message))
             fail_msg("row %d: %s", i, sl_err_message());
-    /* other lines, and one that was not finished */
+    /* other lines, and an unfinished one */
     assert_int_equal(
         read_text(&arena, "{\"note\": [1, {}]}\n{\"step\": 4, \"loss\": 1}\n{\"ste", &r), SL_OK);
     assert_int_equal(r->step_count, 1);
@@ -102,8 +102,7 @@ static void wrong_files(void **state) {
     sl_arena_free(&arena);
 }
 
-/* One chart per stage and direction that is in the log; two curves where something was predicted.
- */
+/* One chart per stage and direction in the log; two curves if weights were predicted. */
 static void page_of_run(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -133,7 +132,7 @@ static void page_of_run(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Long curves become short ones that keep the mean and the extremes. */
+/* Long curves are shortened and keep mean and extremes. */
 static void thin(void **state) {
     (void)state;
     enum { N = 1000 };
@@ -153,7 +152,7 @@ static void thin(void **state) {
     assert_true(fabs(sum / 100 - 4.5 - (1000.0 - 7) / N) < 1e-9);
 }
 
-/* Whatever is in a curve, the chart has finite coordinates and comes to an end. */
+/* Any curve gives a chart with finite coordinates, in finite time. */
 static void strange_values(void **state) {
     (void)state;
     static const double sets[][4] = {{NAN, NAN, NAN, NAN},
@@ -182,7 +181,7 @@ static void strange_values(void **state) {
         }
 }
 
-/* The labels of a logarithmic axis are round numbers, and there are some whatever the range. */
+/* Labels of a logarithmic axis are round numbers, and every range has some. */
 static void log_ticks(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,6 @@
-/* Actions done twice: nothing changes while all is well; of bits that flip behind any instruction,
- * all that change an update are caught when everything is audited, and one of N otherwise. */
+/* The audit repeats actions and compares the bits. Healthy runs do not change. If one bit flips
+ * after an instruction, a full audit finds every flip that changes an update; an audit of one in N
+ * finds one in N. */
 #include "base/hash.h"
 #include "base/rng.h"
 #include "run/audit.h"
@@ -21,7 +22,7 @@ enum { BATCH = 6, MICROS = 3, STAGES = 3, STEPS = 2 };
 
 /* Flips one bit behind the n-th instruction or action. */
 struct flip {
-    struct sl_train *train; /* whose norms may be hit, too */
+    struct sl_train *train; /* of the norms that a flip may hit */
     int64_t at, seen;       /* -1: none */
     uint64_t seed;
 };
@@ -55,7 +56,7 @@ static void flip_after(void *ctx, struct sl_worker *w, const struct sl_audited *
 static struct sl_train_config config_of(const struct pipe_case *c, int64_t audit) {
     struct sl_train_config config = pipe_case_config(c, "adamw", BATCH, MICROS, STEPS);
     config.audit = audit;
-    config.clip = 0.01; /* so that norms count */
+    config.clip = 0.01; /* so that the norm matters */
     return config;
 }
 
@@ -74,7 +75,7 @@ struct outcome {
     int64_t calls;
 };
 
-/* A step with a flip; every 0: nobody looks. */
+/* One step with a flip. every 0: no audit. */
 static struct outcome run_flipped(const struct pipe_case *c, int64_t every, int64_t at,
                                   uint64_t seed) {
     struct sl_train_config config = config_of(c, 0);
@@ -99,7 +100,7 @@ static int trials_of(int max) {
     return getenv("SL_TEST_FULL") && *getenv("SL_TEST_FULL") == '1' ? 50 * max : max;
 }
 
-/* Sabotage and promise in one: without an audit flips pass, with one none that matters does. */
+/* Sabotage: without an audit flips pass unnoticed; with a full one no flip that matters does. */
 static void every_flip_is_caught(void **state) {
     int trials = trials_of(200), changed = 0, caught = 0;
     struct pipe_case c;
@@ -144,7 +145,7 @@ static void one_of_n_is_caught(void **state) {
     pipe_case_close(&c);
 }
 
-/* Audited and not: the same bits, on one worker and in pipelines. */
+/* With and without an audit: the same bits, on one worker and in pipelines. */
 static void an_audit_changes_nothing(void **state) {
     static const char *const schedules[] = {"1f1b", "zb-h1", "2bw"};
     struct pipe_case c;
@@ -176,7 +177,7 @@ static void an_audit_changes_nothing(void **state) {
     pipe_case_close(&c);
 }
 
-/* A pipeline names the stage. */
+/* The error of a pipeline names the stage. */
 static void a_pipeline_names_the_stage(void **state) {
     struct pipe_case c;
     (void)state;

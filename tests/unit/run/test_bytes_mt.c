@@ -1,5 +1,5 @@
-/* Predicted bytes of one worker: what is really allocated, and what the planner and the verifier
- * say of the same stage. How they compare with the process's high-water mark is e2e.memory. */
+/* Predicted bytes of one worker equal the allocated bytes; planner and verifier predict the same
+ * for the stage. e2e.memory compares predictions with the process's high-water mark. */
 #include "graph/model.h"
 #include "graph/stats.h"
 #include "op/registry.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* A device that counts what is allocated on it; it has no scratch of its own. */
+/* A device that counts its allocations; it has no scratch. */
 extern const struct sl_device_row sl_device_reference;
 static struct sl_device_row counting;
 static int64_t allocated;
@@ -110,7 +110,7 @@ static void predicted_is_allocated(void **state) {
     }
 }
 
-/* One stage, one micro-batch in flight: planner and verifier say what the run says. */
+/* One stage, one micro-batch in flight: planner and verifier predict the same as the run. */
 static void planner_and_verifier_agree(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(rows); i++) {
@@ -119,7 +119,7 @@ static void planner_and_verifier_agree(void **state) {
         const struct sl_sched *sched;
         struct sl_arena arena = {0};
         struct sl_train_config config = open_row(&rows[i], &c);
-        config.batch -= config.batch % config.micros; /* a plan knows full micro-batches only */
+        config.batch -= config.batch % config.micros; /* a plan has full micro-batches only */
         config.threads = 2;
         pipe_case_cut(&c, &config, 1, NULL);
         struct sl_sched_opts opts = {.schedule = "1f1b", .batch = config.batch, .iters = 2};

@@ -1,6 +1,5 @@
-/* A skipped step names the op where the first value that is not finite came up: overflows planted
- * in forward, in backward, in a sum of uses; spoilt weights and data; and nothing where all is
- * well. */
+/* The report of a skipped step names the op that produced the first non-finite value. Cases:
+ * overflow in forward, in backward, in a sum of uses; damaged weights and data; healthy runs. */
 #include "support/data_files.h"
 #include "support/pipe_case.h"
 
@@ -30,7 +29,7 @@ static const struct sl_node *bad_node(const struct sl_train *train, const struct
     return &train->config.graph->nodes.at[bad->node];
 }
 
-/* exp overflows above 88.7: in which micro-batch it does first is seen from the data. */
+/* exp overflows above 88.7; the data decide in which micro-batch it happens first. */
 static void forward_op_and_micro_batch(void **state) {
     enum { BATCH = 12, MICROS = 6, EACH = BATCH / MICROS, STEPS = 8, N = 3 };
     struct pipe_case c;
@@ -58,12 +57,12 @@ static void forward_op_and_micro_batch(void **state) {
         assert_int_equal(report.bad.pass, SL_PASS_F);
         assert_true(report.bad.micro == first);
     }
-    assert_true(late > 0); /* else this says nothing about micro-batches */
+    assert_true(late > 0); /* else micro-batches are not tested */
     sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
-/* 1e-38 -> 1e-18 -> 100 forwards, 1 -> 1e20 -> infinity backwards. */
+/* forward 1e-38 -> 1e-18 -> 100; backward 1 -> 1e20 -> infinity */
 static void backward_op(void **state) {
     struct pipe_case c;
     (void)state;
@@ -81,12 +80,12 @@ static void backward_op(void **state) {
     assert_true(of >= 0);
     const struct sl_node *forward = &c.graph->nodes.at[of];
     assert_string_equal(forward->op->name, "scale");
-    assert_int_equal(c.graph->values.at[forward->in[0]].kind, SL_VALUE_PARAM); /* the inner one */
+    assert_int_equal(c.graph->values.at[forward->in[0]].kind, SL_VALUE_PARAM); /* the inner op */
     sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
-/* Each use has a gradient of 2e38; a float ends at 3.4e38. */
+/* Each use has a gradient of 2e38; the maximum of a float is 3.4e38. */
 static void sum_of_uses(void **state) {
     struct pipe_case c;
     (void)state;
@@ -121,7 +120,7 @@ static void spoilt_weight(void **state) {
     pipe_case_close(&c);
 }
 
-/* Data sets refuse such values; what a device holds may still be spoilt. */
+/* Data sets refuse such values, but a device's copy may still be damaged. */
 static void spoilt_input(void **state) {
     struct pipe_case c;
     struct sl_bad bad = {0};
@@ -142,7 +141,7 @@ static void spoilt_input(void **state) {
     pipe_case_close(&c);
 }
 
-/* A look at healthy steps finds nothing and changes nothing. */
+/* The search finds and changes nothing in healthy steps. */
 static void healthy_steps(void **state) {
     static const char *const models[][2] = {
         {"gpt-nano", "V=37,T=12,P=12,L=2,C=20,H=5,drop=0.1"},

@@ -1,5 +1,5 @@
-/* Initial values depend on seed, name and index alone: the same bits for any number of threads, in
- * every weight version, and those that sl_op_init_value gives one at a time. */
+/* Initial values depend on seed, name and index only: the same bits for any number of threads, in
+ * every weight version, and from sl_op_init_value one at a time. */
 #include "base/rng.h"
 #include "op/registry.h"
 #include "support/pipe_case.h"

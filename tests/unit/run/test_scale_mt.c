@@ -1,6 +1,6 @@
-/* Scaled losses. Powers of two are exact, so that a scaled run has the bits of one that is not, on
- * one worker and in pipelines; and where a gradient overflows because of the scale, all workers
- * skip the same steps and come to the same scales. */
+/* Scaled losses. Powers of two are exact: a scaled run has the bits of an unscaled one, on one
+ * worker and in pipelines. If the scale makes a gradient overflow, all workers skip the same steps
+ * and choose the same scales. */
 #include "pipe/check.h"
 #include "sched/lag.h"
 #include "support/data_files.h"
@@ -38,7 +38,7 @@ static void assert_same(const struct sl_train *a, const struct sl_train *b) {
         assert_memory_equal(a->worker->opt[s], b->worker->opt[s], bytes);
 }
 
-/* Clipping that bites, in every optimizer: weights, state, norms and losses. */
+/* Clipping in effect, every optimizer: weights, state, norms and losses. */
 static void same_bits(void **state) {
     static const char *const optimizers[] = {"adamw", "momentum", "muon", "lion"};
     static const char *const scales[] = {"4096", "dynamic:start=256,every=2"};
@@ -171,7 +171,7 @@ static void overflow(void **state) {
     pipe_case_close(&c);
 }
 
-/* Where the loss itself is not finite, or there is no smaller scale, the op is looked for. */
+/* The op is searched for if the loss itself is not finite or no smaller scale exists. */
 static void other_reasons(void **state) {
     struct sl_step_report report;
     struct sl_train *train;
@@ -179,7 +179,7 @@ static void other_reasons(void **state) {
     (void)state;
     pipe_case_open(&c, steep);
     struct sl_train_config config = pipe_case_config(&c, "sgd", 4, 2, STEPS);
-    set_scale(&config, "65536"); /* by hand: told as any other */
+    set_scale(&config, "65536"); /* a fixed scale is reported like a dynamic one */
     SL_TEST_OK(sl_run_train_open(&config, &train));
     SL_TEST_OK(sl_run_train_step(train, &report));
     assert_true(report.skipped && report.loss_scale == 65536 && train->scale.value == 65536);
@@ -190,13 +190,13 @@ static void other_reasons(void **state) {
     float *weights = sl_run_worker_weight(train->worker, 0, 0);
     weights[0] = NAN;
     SL_TEST_OK(sl_run_train_step(train, &report));
-    assert_true(report.skipped && train->scale.value == 1); /* halved, for all that */
+    assert_true(report.skipped && train->scale.value == 1); /* halved nevertheless */
     assert_int_equal(report.bad.kind, SL_BAD_WEIGHT);
     sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
-/* Without one verdict there is nothing to follow; a scale by hand is as good as any. */
+/* A dynamic scale needs one skip decision for all stages; without it only a fixed scale works. */
 static void alone(void **state) {
     struct sl_step_report plain[STEPS], scaled[STEPS];
     struct sl_pipe *pipe[2];

@@ -1,5 +1,5 @@
-/* Micro-batches count by their valid items: where targets are ignored unevenly, the gradient of a
- * batch is the same however it is cut, which a plain mean of micro-batches would not give. */
+/* Micro-batches are weighted by their valid items: if targets are ignored unevenly, the gradient of
+ * a batch does not depend on how it is split. A plain mean of micro-batches would. */
 #include "support/data_files.h"
 #include "support/pipe_case.h"
 
@@ -63,7 +63,7 @@ static void any_cut_gives_the_gradient(void **state) {
     float *whole = gradient(&c, 1, &whole_loss, &count);
     for (int64_t micros = 2; micros <= BATCH; micros *= 2) {
         float *cut = gradient(&c, micros, &loss, &count);
-        assert_true(counts_differ(&c, micros)); /* else this says nothing */
+        assert_true(counts_differ(&c, micros)); /* else nothing is tested */
         assert_true(fabs(loss - whole_loss) < 1e-6 * whole_loss);
         assert_true(distance(cut, whole, count) < 1e-5);
         free(cut);

@@ -1,5 +1,5 @@
-/* Studies: text there and back, what is refused, the arguments of cells, statistics against values
- * worked out by hand, the verdict on claims, names that cannot become markup. */
+/* Studies: text round trip, refusals, the arguments of cells, statistics against hand-computed
+ * values, results of claims, names that cannot become markup. */
 #include "study/study.h"
 #include "support/texts.h"
 
@@ -61,10 +61,10 @@ static void sabotage(void **state) {
     (void)state;
     static const struct sabotage rows[] = {
         {"sluice-study 1", "sluice-study 2", "format 2 is not known"},
-        {"seeds 1 2", "seeds", "a seed at least"},
+        {"seeds 1 2", "seeds", "and one seed"},
         {"more 3", "more 1", "seed 1 is given twice"},
         {"seeds 1", "seed 1", "expected study, let"},
-        {"{adamw}\" more", "{adamw}\"", "'2bw' has more seeds, and '1f1b'"},
+        {"{adamw}\" more", "{adamw}\"", "'2bw' has more seeds than '1f1b'"},
         {"part 0.5", "part 0", "part 0 is not in"},
         {"part 0.5", "part 1.5", "part 1.5 is not in"},
         {"drop 25", "drop 0", "drop 0 percent: nothing would be left"},
@@ -74,9 +74,9 @@ static void sabotage(void **state) {
         {"target 3", "target 3000", "target 3000 is not in"},
         {"against \"1f1b\" split", "against \"gpipe\" split", "there is no such mode"},
         {"against \"1f1b\" split", "against \"2bw\" split", "itself is compared with '1f1b'"},
-        {"claim gpt", "mode \"1f1b\" \"\"\nclaim gpt", "two are called '1f1b'"},
-        {"task two", "task gpt", "two are called 'gpt'"},
-        {"rates 0.01", "rates", "needs a rate"},
+        {"claim gpt", "mode \"1f1b\" \"\"\nclaim gpt", "tasks are called '1f1b'"},
+        {"task two", "task gpt", "tasks are called 'gpt'"},
+        {"rates 0.01", "rates", "needs at least one rate"},
         {"rates 0.01", "rates 0", "rate 0 is not in"},
         {"steps 31", "steps 0", "are 1 or more"},
         {"micro 7", "micro 0", "are 1 or more"},
@@ -138,7 +138,7 @@ static void cells(void **state) {
     assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
     join(words, count, text, sizeof text);
     assert_non_null(strstr(text, "--steps 100 --eval-every 100 "));
-    how.set_count = 0; /* nobody says what {data} is */
+    how.set_count = 0; /* {data} has no value */
     assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_ERR_INPUT);
     assert_non_null(strstr(sl_err_message(), "{data} is not known"));
     sl_arena_free(&arena);
@@ -215,22 +215,22 @@ static void rows(void **state) {
     assert_true(fabs(r[1].reached - (10 + 9.1 / 1.5 + 19.1) / 2) < 1e-9);
     assert_true(fabs(r[0].sooner - 1) < 1e-12);
     assert_true(fabs(r[1].sooner - 19.1 * 30 / (r[1].reached * 20)) < 1e-9);
-    /* a split mode's 40 steps are 10 of the task: reached at 10, and 20 + 10 * 0.91 */
+    /* 40 steps of a split mode are 10 of the task: reached at 10, and 20 + 10 * 0.91 */
     assert_true(fabs(r[2].reached - (10 + 29.1) / 2) < 1e-9);
-    /* measured: 10 samples in 2 ms but for the first tenth, of batches of 12; 3 in 0.5 ms */
+    /* measured: 10 samples in 2 ms without the first tenth, of batches of 12; 3 in 0.5 ms */
     assert_true(!table.timed && isnan(r[1].step_ms) && isnan(r[1].sooner_measured));
     struct sl_study_cell more[9];
     memcpy(more, c, sizeof c);
     more[6] = timed_cell(&arena, 0, 10, 2);
     more[7] = timed_cell(&arena, 1, 3, 0.5);
-    more[8] = timed_cell(&arena, 1, 3, 5); /* a disturbed turn */
+    more[8] = timed_cell(&arena, 1, 3, 5); /* a disturbed run */
     more[8].seed = 2;
     table = sl_study_table_build(&arena, s, more, 9, times);
     r = table.rows;
     assert_true(table.timed && fabs(r[0].step_ms - 2.4) < 1e-9 && fabs(r[1].step_ms - 2) < 1e-9);
     assert_true(fabs(r[1].sooner_measured - 19.1 * 2.4 / (r[1].reached * 2)) < 1e-9);
     assert_true(r[1].seeds == 2 && isnan(r[2].sooner_measured));
-    /* a third seed of the first two modes: what has two is still compared with those two */
+    /* a third seed of the first two modes: a mode with two seeds is compared on these two */
     memcpy(more, c, sizeof c);
     for (int i = 6; i < 8; i++)
         more[i] = (struct sl_study_cell){
@@ -242,7 +242,7 @@ static void rows(void **state) {
     assert_true(fabs(r[2].target - 3.09) < 1e-12 && fabs(r[2].reached - (10 + 29.1) / 2) < 1e-9);
     assert_true(fabs(r[2].sooner - 19.1 * 30 / (r[2].reached * 10)) < 1e-9);
     table = sl_study_table_build(&arena, s, c, 6, times);
-    /* never reached, and lost: no number is made up */
+    /* never reached, and diverged: no number is reported */
     c[2].record = record(&arena, 10, (const double[]){4, NAN, NAN}, 3);
     table = sl_study_table_build(&arena, s, c, 6, times);
     r = table.rows;
@@ -276,8 +276,8 @@ static struct sl_study_cell tuned(struct sl_arena *arena, int64_t seed, double r
         .kind = SL_CELL_TUNE, .seed = seed, .rate = rate, .record = record(arena, 5, &loss, 1)};
 }
 
-/* Who goes on to the next seed: with 'drop 25' up to 25 percent above the best; and what is left
- * out cannot win by a seed that was easy. */
+/* Which rates get the next seed: with 'drop 25' those up to 25 percent above the best. A rate that
+ * was left out cannot win by its easy seeds. */
 static void race(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -287,18 +287,18 @@ static void race(void **state) {
     const double one = 0.001, two = 0.002;
     struct sl_study_cell c[] = {tuned(&arena, 101, one, 1.25), tuned(&arena, 101, two, 1),
                                 tuned(&arena, 102, two, 3)};
-    assert_true(!sl_study_dropped(s, c, 0, 0, 0, one)); /* nothing is known yet */
+    assert_true(!sl_study_dropped(s, c, 0, 0, 0, one)); /* no results yet */
     assert_true(!sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
     c[0] = tuned(&arena, 101, one, 1.3125);
     assert_true(sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
     assert_true(!sl_study_dropped(s, c, 2, 0, 1, one)); /* another mode */
-    assert_true(sl_study_dropped(s, c, 3, 0, 0, one));  /* 1.3 against a mean of 2: out stays out */
+    assert_true(sl_study_dropped(s, c, 3, 0, 0, one));  /* stays dropped */
     assert_true(sl_study_best_rate(s, c, 3, 0, 0) == two);
     sl_study_put_tuning(s, c, 3, &text);
     assert_non_null(strstr(text.at, "| 1f1b | 1.3125 (1) | **2.0000** | |\n"));
     assert_non_null(strstr(text.at, "more than 25 % above"));
     c[0] = tuned(&arena, 101, one, NAN);
-    c[1] = tuned(&arena, 101, two, NAN); /* all are lost: nobody is far behind */
+    c[1] = tuned(&arena, 101, two, NAN); /* all diverged: none is dropped */
     assert_true(!sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
     c[1] = tuned(&arena, 101, two, 7);
     assert_true(sl_study_dropped(s, c, 2, 0, 0, one));
@@ -306,7 +306,7 @@ static void race(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Processor time: what is not known counts as the mean of its task; timed runs do not count. */
+/* CPU time: an unknown value counts as the mean of its task; timed runs do not count. */
 static void costs(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -317,7 +317,7 @@ static void costs(void **state) {
                                 tuned(&arena, 2, 1, 1), tuned(&arena, 3, 1, 1),
                                 timed_cell(&arena, 0, 10, 2)};
     sl_study_put_cost(s, c, 5, &text);
-    assert_null(text.at); /* nobody says */
+    assert_null(text.at); /* no value known */
     c[0].cpu_s = 100;
     c[1].cpu_s = 200;
     c[3].task = 1;
@@ -331,7 +331,7 @@ static void costs(void **state) {
     sl_arena_free(&arena);
 }
 
-/* The best rate of a mode, what is lost, what was not run. */
+/* The best rate of a mode; diverged runs; runs that did not happen. */
 static void tuning(void **state) {
     (void)state;
     struct sl_arena arena = {0};
