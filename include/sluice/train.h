@@ -23,7 +23,9 @@ struct sl_train_request {
     int64_t batch, micros;              /* samples per step, micro-batches per step */
     int64_t steps;
     uint64_t seed;
-    int threads; /* per worker */
+    int threads;      /* per worker */
+    int resume;       /* not 0: continue the run in `run` with its settings, or start it */
+    int allow_change; /* not 0: settings given again may change the results of the resumed run */
 };
 
 /* One step, as the library reports it. Later versions add fields at the end; `size` tells which

@@ -58,6 +58,8 @@ static sl_err fill(const struct sl_train_request *r, struct sl_job *job) {
     SL_TRY(set_int(job, "micro", r->micros));
     SL_TRY(set_int(job, "steps", r->steps));
     SL_TRY(set_int(job, "threads", r->threads));
+    SL_TRY(set_text(job, "resume", r->resume ? "true" : NULL));
+    SL_TRY(set_text(job, "allow_change", r->allow_change ? "true" : NULL));
     if (r->seed > INT64_MAX)
         return sl_fail(SL_ERR_USAGE, "`seed`: expected at most %lld", (long long)INT64_MAX);
     return set_int(job, "seed", (int64_t)r->seed);

@@ -64,7 +64,8 @@ static sl_err check_data(const struct sl_ckpt *ckpt, uint64_t data) {
     if (saved && strcmp(saved, text) != 0)
         return sl_fail(SL_ERR_REFUSED,
                        "%s was trained on other data (or another seed, split or objective); resume "
-                       "with the same `data` and `seed`, or start from its weights with `init`",
+                       "with the same `data` and `seed`, start from its weights with `init`, or "
+                       "set `allow_change`",
                        sl_ckpt_dir(ckpt));
     return SL_OK;
 }
@@ -90,12 +91,13 @@ static sl_err load_place(const struct sl_ckpt *ckpt, struct sl_ckpt_place *place
     return SL_OK;
 }
 
-static sl_err load_root(const struct sl_ckpt_store *store, const char *run, bool weights_only,
+static sl_err load_root(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                         struct sl_ckpt_place *place) {
+    bool weights_only = source->weights_only;
     struct sl_ckpt *ckpt = NULL;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_ckpt_open(run, -1, &ckpt));
-    if (!weights_only)
+    SL_TRY_OUT(sl_ckpt_open(source->run, -1, &ckpt));
+    if (!weights_only && !source->any_data)
         SL_TRY_OUT(check_data(ckpt, place->data));
     for (int64_t i = 0; i < store->count; i++)
         if (!weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
@@ -109,10 +111,10 @@ out:
     return err;
 }
 
-sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store, const char *run, bool weights_only,
+sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                           struct sl_ckpt_place *place) {
     if (store->is_root)
-        SL_TRY(load_root(store, run, weights_only, place));
+        SL_TRY(load_root(store, source, place));
     else
         SL_TRY(store->serve(store->ctx, NULL));
     return store->end ? store->end(store->ctx, SL_OK) : SL_OK;

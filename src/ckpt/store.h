@@ -65,11 +65,19 @@ SL_MUST_CHECK sl_err sl_ckpt_store_save(const struct sl_ckpt_store *store,
                                         const struct sl_ckpt_target *target,
                                         const struct sl_ckpt_place *place);
 
-/* load.c. Every rank calls. Reads the latest checkpoint of `run`. weights_only: parameters and
- * running statistics; `*place` keeps its value. Else place->seed and place->data must hold those of
- * this run; the root's `*place` becomes that of the checkpoint, the others keep theirs. */
-SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store, const char *run,
-                                        bool weights_only, struct sl_ckpt_place *place);
+/* Which checkpoint to load. */
+struct sl_ckpt_source {
+    const char *run;
+    bool weights_only; /* parameters and running statistics, not the position */
+    bool any_data;     /* the run may continue with other data */
+};
+
+/* load.c. Every rank calls. Reads the latest checkpoint of a run. weights_only: `*place` keeps its
+ * value. Else place->seed and place->data must hold those of this run; the root's `*place` becomes
+ * that of the checkpoint, the others keep theirs. */
+SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store,
+                                        const struct sl_ckpt_source *source,
+                                        struct sl_ckpt_place *place);
 
 /* copy.c: a snapshot of the local tensors, from which a thread writes while the run continues. All
  * its memory is allocated and touched by open.

@@ -61,6 +61,14 @@ static void show_pipeline(const struct sl_pipe_config *pipe, const struct sl_ses
                 sl_human_bytes(max, bytes));
 }
 
+static void show_differences(const struct sl_job_work *work) {
+    for (int i = 0; i < work->difference_count; i++) {
+        const struct sl_job_difference *d = &work->differences[i];
+        sl_log_note("changed: %s is %s, the run had %s%s", d->field->key, d->now, d->was,
+                    d->breaks ? " (other results than without the change)" : "");
+    }
+}
+
 static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
     const struct sl_train_config *c = &p->work->train;
@@ -80,6 +88,7 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
     if (start->copy_bytes)
         sl_log_debug("checkpoints: written while training, from a copy of %s",
                      sl_human_bytes(start->copy_bytes, bytes));
+    show_differences(p->work);
     if (start->step)
         sl_log_note("resumed after step %lld", (long long)start->step);
     p->line.steps = c->steps;
@@ -305,6 +314,29 @@ static sl_err set_drill(const struct sl_args *args, struct sl_cli_drill *drill,
     return sl_cli_drill_parse(text, pipe->plan->worker_count, drill);
 }
 
+/* A file first; options replace its fields. */
+static sl_err fill(const struct sl_args *args, struct sl_job *job) {
+    const char *file = sl_args_text(args, "--config", NULL);
+    if (file)
+        SL_TRY(sl_job_read_file(job, file));
+    if (args->positional_count)
+        SL_TRY(sl_job_set(job, "model", args->positional[0]));
+    return sl_cli_job_fill(args, job);
+}
+
+static sl_err print_config(const struct sl_job *given, struct sl_job_work *work,
+                           const struct sl_args *args) {
+    struct sl_text text = {0};
+    sl_job_take(&work->job, given, "plan"); /* not that of a run directory */
+    if (sl_args_has(args, "--json"))
+        sl_job_write(&work->job, &text);
+    else
+        sl_job_write_toml(&work->job, &text);
+    sl_err err = sl_cli_print(&text);
+    sl_text_free(&text);
+    return err;
+}
+
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
                      struct sl_job_outcome *outcome) {
     struct sl_cli_drill drill;
@@ -313,11 +345,14 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     sl_err err = SL_OK;
     sl_job_init(&job);
     const char **dirs = sl_cli_model_dirs(args, &job.text);
-    SL_TRY_OUT(sl_job_set(&job, "model", args->positional[0]));
-    SL_TRY_OUT(sl_cli_job_fill(args, &job));
+    SL_TRY_OUT(fill(args, &job));
     SL_TRY_OUT(sl_job_open(&job, &(struct sl_job_host){.model_dirs = dirs, .comm = comm}, &work));
     SL_TRY_OUT(sl_job_agree(&work));
     SL_TRY_OUT(sl_cli_comm_agree(comm, args));
+    if (sl_args_has(args, "--print-config")) {
+        SL_TRY_OUT(sl_cli_comm_is_root(comm) ? print_config(&job, &work, args) : SL_OK);
+        goto out;
+    }
     SL_TRY_OUT(set_drill(args, &drill, &work.pipe));
     SL_TRY_OUT(train(&work, args, outcome));
 out:
@@ -364,23 +399,28 @@ static const struct sl_option options[] = {
     {"--drill", "WHAT:W:N", "inject a fault: worker W does WHAT before its action N; see docs",
      false},
     {"--requeue-exit", "N", "exit status when a signal stopped the run (default 0)", false},
-    {"--resume", NULL, "continue the run in --out, or start it", false},
+    {"--resume", NULL, "continue the run in --out with its options, or start it", false},
+    {"--allow-change", NULL, "--resume: other options may change the results", false},
+    {"--config", "FILE", "take options from X.toml or X.json; others here replace them", false},
+    {"--print-config", NULL, "print all options as TOML (--json: JSON) and stop", false},
     {"--init", "CKPT", "start from the weights of a run or checkpoint", false},
     {0},
 };
 
 const struct sl_command sl_cli_cmd_train = {
     .name = "train",
-    .synopsis = "MODEL [--steps N] [--batch B] [--micro M] [--data F] [--out DIR] [--resume] ...",
+    .synopsis = "[MODEL] [--steps N] [--batch B] [--data F] [--out DIR] [--resume] ...",
     .brief = "train a model",
     .detail = "MODEL is a name ('sluice list models') or the path of a file. With --stages or\n"
               "--plan it is trained as a pipeline; a synchronous schedule gives the bits of one\n"
-              "worker. The run directory has a log, checkpoints and what 'sluice report' draws.\n\n"
+              "worker. The run directory has a log, checkpoints and what 'sluice report' draws.\n"
+              "--resume takes MODEL and all options from it.\n\n"
               "  sluice train gpt-nano --data book.txt --steps 300 --batch 16 --out run\n"
               "  sluice train gpt-nano --stages 3 --schedule zb-h1 --micro 8 --trace --out run\n"
-              "  mpirun -n 4 sluice train gpt2 --stages 4 --data book.txt --out run --resume",
+              "  mpirun -n 4 sluice train gpt2 --stages 4 --data book.txt --out run\n"
+              "  sluice train --resume --out run",
     .options = options,
-    .min_args = 1,
+    .min_args = 0,
     .max_args = 1,
     .run = run,
 };

@@ -12,63 +12,73 @@ static const char *const cuts[] = {"even", "branches", NULL}; /* not an entry: c
 static const char *const binds[] = {"auto", "cores", "none", NULL};
 static const char *const saves[] = {"async", "sync", NULL}; /* not an entry: ways to save */
 
-#define ROW(name, kind, fallback, low, high, choices, role, brief)                                 \
-    { #name, kind, offsetof(struct sl_job, name), fallback, low, high, choices, role, brief }
-#define TEXT(name, fallback, role, brief)                                                          \
-    ROW(name, SL_JOB_TEXT, fallback, 0, 0, NULL, SL_JOB_##role, brief)
-#define INT(name, fallback, low, high, role, brief)                                                \
-    ROW(name, SL_JOB_INT, fallback, low, high, NULL, SL_JOB_##role, brief)
-#define NUMBER(name, fallback, low, high, role, brief)                                             \
-    ROW(name, SL_JOB_NUMBER, fallback, low, high, NULL, SL_JOB_##role, brief)
-#define FLAG(name, role, brief) ROW(name, SL_JOB_FLAG, NULL, 0, 0, NULL, SL_JOB_##role, brief)
-#define CHOICE(name, choices, role, brief)                                                         \
-    ROW(name, SL_JOB_CHOICE, NULL, 0, 0, choices, SL_JOB_##role, brief)
+#define ROW(name, kind, fallback, low, high, choices, role, change, brief)                         \
+    {                                                                                              \
+#name, kind, offsetof(struct sl_job, name), fallback, low, high, choices, SL_JOB_##role,   \
+            SL_JOB_##change, brief                                                                 \
+    }
+#define TEXT(name, fallback, role, change, brief)                                                  \
+    ROW(name, SL_JOB_TEXT, fallback, 0, 0, NULL, role, change, brief)
+#define INT(name, fallback, low, high, role, change, brief)                                        \
+    ROW(name, SL_JOB_INT, fallback, low, high, NULL, role, change, brief)
+#define NUMBER(name, fallback, low, high, role, change, brief)                                     \
+    ROW(name, SL_JOB_NUMBER, fallback, low, high, NULL, role, change, brief)
+#define FLAG(name, role, change, brief)                                                            \
+    ROW(name, SL_JOB_FLAG, NULL, 0, 0, NULL, role, change, brief)
+#define CHOICE(name, choices, role, change, brief)                                                 \
+    ROW(name, SL_JOB_CHOICE, NULL, 0, 0, choices, role, change, brief)
 
 #define ANY ((double)INT64_MAX)
 
 const struct sl_job_field sl_job_fields[] = {
-    TEXT(model, NULL, RESULT, "model: name or path"),
-    ROW(sizes, SL_JOB_SIZES, NULL, 0, 0, NULL, SL_JOB_RESULT, "sizes of the model"),
-    TEXT(data, "synthetic", RESULT, "data source: file, KIND:file or 'synthetic'"),
-    TEXT(tokenizer, NULL, RESULT, "tokenizer of text data"),
-    NUMBER(validation, "0.1", 0, 1e15, RESULT, "fraction (below 1) or number of samples held out"),
-    TEXT(device, "cpu", RESULT, "device, or several that workers take in turn"),
-    CHOICE(dtype, dtypes, RESULT, "type of activations and products"),
-    INT(threads, "1", 1, 1024, RESULT, "threads of a worker"),
-    FLAG(recompute, WAY, "keep only the inputs of a stage and recompute the rest"),
-    INT(batch, "8", 1, 1 << 30, RESULT, "samples per optimizer step"),
-    INT(micro, "1", 1, 1 << 30, RESULT, "micro-batches per optimizer step"),
-    INT(steps, "100", 0, ANY, RESULT, "optimizer steps"),
-    TEXT(optimizer, "adamw", RESULT, "optimizer and its settings"),
-    TEXT(policy, "none", RESULT, "staleness policy"),
-    TEXT(lr_schedule, "constant", RESULT, "learning rate over the steps"),
-    NUMBER(lr, NULL, 0, 1e6, RESULT, "learning rate; default: the optimizer's"),
-    NUMBER(clip, "1", 0, 1e30, RESULT, "maximum norm of the gradient; 0: none"),
-    TEXT(loss_scale, NULL, RESULT, "loss scaling; default: dynamic for fp16"),
-    INT(seed, "1", 0, ANY, RESULT, "seed of initial weights, data order and dropout"),
-    TEXT(schedule, NULL, RESULT, "schedule; default: the plan's, else 1f1b"),
-    CHOICE(clip_scope, scopes, RESULT, "clip and skip by the global norm, or stage by stage"),
-    INT(slack, NULL, 0, 1 << 20, RESULT, "micro-batches that may wait between stages"),
-    TEXT(plan, NULL, WAY, "plan file: stages and workers"),
-    INT(stages, NULL, 1, 4096, WAY, "stages to cut the model into"),
-    CHOICE(cut, cuts, WAY, "how to cut"),
-    INT(workers, NULL, 1, 4096, WAY, "workers that hold the stages"),
-    INT(replicas, NULL, 1, 4096, WAY, "replicas of every stage"),
-    CHOICE(bind, binds, WAY, "binding of workers to cores"),
-    FLAG(lend, WAY, "idle workers do pieces of others' work"),
-    INT(eval_every, NULL, 0, ANY, WAY, "steps between evaluations; 0: none"),
-    INT(eval_samples, "64", 1, ANY, WAY, "samples of an evaluation"),
-    INT(checkpoint_every, NULL, 0, ANY, WAY, "steps between checkpoints; default: by their cost"),
-    CHOICE(save, saves, WAY, "write checkpoints while training, or stop for them"),
-    INT(keep, "2", 0, 1 << 30, WAY, "checkpoints to keep; 0: all"),
-    TEXT(init, NULL, WAY, "run or checkpoint whose weights are the initial ones"),
-    TEXT(cost, NULL, WAY, "cost file for a forecast"),
-    FLAG(trace, WAY, "measure the pipeline"),
-    FLAG(log_staleness, WAY, "log how stale the weights of each pass are"),
-    INT(audit, NULL, 0, ANY, WAY, "repeat one of so many actions and compare the bits; 0: none"),
-    NUMBER(stall_timeout, NULL, 0, 1e9, WAY, "seconds before an action may count as stalled"),
-    TEXT(out, NULL, LOCAL, "run directory"),
-    FLAG(resume, LOCAL, "continue the run in `out`, or start it"),
+    TEXT(model, NULL, RESULT, GRAPH, "model: name or path"),
+    ROW(sizes, SL_JOB_SIZES, NULL, 0, 0, NULL, RESULT, GRAPH, "sizes of the model"),
+    TEXT(data, "synthetic", RESULT, DATA, "data source: file, KIND:file or 'synthetic'"),
+    TEXT(tokenizer, NULL, RESULT, DATA, "tokenizer of text data"),
+    NUMBER(validation, "0.1", 0, 1e15, RESULT, DATA,
+           "fraction (below 1) or number of samples held out"),
+    TEXT(device, "cpu", RESULT, BREAKS, "device, or several that workers take in turn"),
+    CHOICE(dtype, dtypes, RESULT, BREAKS, "type of activations and products"),
+    INT(threads, "1", 1, 1024, RESULT, KEEPS, "threads of a worker"),
+    FLAG(recompute, WAY, KEEPS, "keep only the inputs of a stage and recompute the rest"),
+    INT(batch, "8", 1, 1 << 30, RESULT, BREAKS, "samples per optimizer step"),
+    INT(micro, "1", 1, 1 << 30, RESULT, BREAKS, "micro-batches per optimizer step"),
+    INT(steps, "100", 0, ANY, RESULT, KEEPS, "optimizer steps"),
+    TEXT(optimizer, "adamw", RESULT, BREAKS, "optimizer and its settings"),
+    TEXT(policy, "none", RESULT, BREAKS, "staleness policy"),
+    TEXT(lr_schedule, "constant", RESULT, BREAKS, "learning rate over the steps"),
+    NUMBER(lr, NULL, 0, 1e6, RESULT, BREAKS, "learning rate; default: the optimizer's"),
+    NUMBER(clip, "1", 0, 1e30, RESULT, BREAKS, "maximum norm of the gradient; 0: none"),
+    TEXT(loss_scale, NULL, RESULT, BREAKS, "loss scaling; default: dynamic for fp16"),
+    INT(seed, "1", 0, ANY, RESULT, BREAKS, "seed of initial weights, data order and dropout"),
+    TEXT(schedule, NULL, RESULT, LAYOUT, "schedule; default: the plan's, else 1f1b"),
+    CHOICE(clip_scope, scopes, RESULT, BREAKS,
+           "clip and skip by the global norm, or stage by stage"),
+    INT(slack, NULL, 0, 1 << 20, RESULT, LAYOUT, "micro-batches that may wait between stages"),
+    TEXT(plan, NULL, WAY, LAYOUT, "plan file: stages and workers"),
+    INT(stages, NULL, 1, 4096, WAY, LAYOUT, "stages to cut the model into"),
+    CHOICE(cut, cuts, WAY, LAYOUT, "how to cut"),
+    INT(workers, NULL, 1, 4096, WAY, LAYOUT, "workers that hold the stages"),
+    INT(replicas, NULL, 1, 4096, WAY, LAYOUT, "replicas of every stage"),
+    CHOICE(bind, binds, WAY, KEEPS, "binding of workers to cores"),
+    FLAG(lend, WAY, KEEPS, "idle workers do pieces of others' work"),
+    INT(eval_every, NULL, 0, ANY, WAY, PAUSES, "steps between evaluations; 0: none"),
+    INT(eval_samples, "64", 1, ANY, WAY, KEEPS, "samples of an evaluation"),
+    INT(checkpoint_every, NULL, 0, ANY, WAY, PAUSES,
+        "steps between checkpoints; default: by their cost"),
+    CHOICE(save, saves, WAY, KEEPS, "write checkpoints while training, or stop for them"),
+    INT(keep, "2", 0, 1 << 30, WAY, KEEPS, "checkpoints to keep; 0: all"),
+    TEXT(init, NULL, WAY, BREAKS, "run or checkpoint whose weights are the initial ones"),
+    TEXT(cost, NULL, WAY, KEEPS, "cost file for a forecast"),
+    FLAG(trace, WAY, KEEPS, "measure the pipeline"),
+    FLAG(log_staleness, WAY, KEEPS, "log how stale the weights of each pass are"),
+    INT(audit, NULL, 0, ANY, WAY, KEEPS,
+        "repeat one of so many actions and compare the bits; 0: none"),
+    NUMBER(stall_timeout, NULL, 0, 1e9, WAY, KEEPS,
+           "seconds before an action may count as stalled"),
+    TEXT(out, NULL, LOCAL, KEEPS, "run directory"),
+    FLAG(resume, LOCAL, KEEPS, "continue the run in `out`, or start it"),
+    FLAG(allow_change, LOCAL, KEEPS, "a resumed run may get other bits than an undisturbed one"),
     {0},
 };
 
@@ -215,6 +225,19 @@ static sl_err set_value(struct sl_job *job, const struct sl_job_field *f, const 
 
 /* ---- jobs ---- */
 
+static bool is_text(const struct sl_job_field *f) {
+    return f->kind == SL_JOB_TEXT || f->kind == SL_JOB_SIZES;
+}
+
+static size_t value_bytes(const struct sl_job_field *f) {
+    static const size_t sizes[] = {
+        [SL_JOB_INT] = sizeof(int64_t),       [SL_JOB_NUMBER] = sizeof(double),
+        [SL_JOB_TEXT] = sizeof(const char *), [SL_JOB_FLAG] = sizeof(bool),
+        [SL_JOB_CHOICE] = sizeof(int),        [SL_JOB_SIZES] = sizeof(const char *),
+    };
+    return sizes[f->kind];
+}
+
 void sl_job_init(struct sl_job *job) {
     *job = (struct sl_job){.sizes = ""};
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
@@ -230,7 +253,7 @@ void sl_job_copy(struct sl_job *to, const struct sl_job *from) {
     *to = *from;
     to->text = (struct sl_arena){0};
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
-        if (f->kind == SL_JOB_TEXT || f->kind == SL_JOB_SIZES) {
+        if (is_text(f)) {
             const char *text;
             memcpy(&text, at(to, f), sizeof text);
             set_text(to, f, text);
@@ -247,24 +270,31 @@ bool sl_job_has(const struct sl_job *job, const char *key) {
     return job->given >> (require(key) - sl_job_fields) & 1;
 }
 
+void sl_job_reset(struct sl_job *job, const char *key) {
+    static const struct sl_job zero;
+    const struct sl_job_field *f = require(key);
+    size_t size = value_bytes(f);
+    memcpy(at(job, f), (const char *)&zero + f->offset, size);
+    if (is_text(f))
+        set_text(job, f, "");
+    if (f->fallback)
+        SL_ASSERT(set_value(job, f, f->fallback) == SL_OK);
+    job->given &= ~((uint64_t)1 << (f - sl_job_fields));
+}
+
 void sl_job_mark(struct sl_job *job, const char *key) {
     job->given |= (uint64_t)1 << (require(key) - sl_job_fields);
 }
 
 void sl_job_take(struct sl_job *to, const struct sl_job *from, const char *key) {
-    static const size_t sizes[] = {
-        [SL_JOB_INT] = sizeof(int64_t),       [SL_JOB_NUMBER] = sizeof(double),
-        [SL_JOB_TEXT] = sizeof(const char *), [SL_JOB_FLAG] = sizeof(bool),
-        [SL_JOB_CHOICE] = sizeof(int),        [SL_JOB_SIZES] = sizeof(const char *),
-    };
     const struct sl_job_field *f = require(key);
     const void *value = (const char *)from + f->offset;
     if (!sl_job_has(from, key))
         return;
-    if (f->kind == SL_JOB_TEXT || f->kind == SL_JOB_SIZES)
+    if (is_text(f))
         set_text(to, f, *(const char *const *)value);
     else
-        memcpy(at(to, f), value, sizes[f->kind]);
+        memcpy(at(to, f), value, value_bytes(f));
     sl_job_mark(to, key);
 }
 

@@ -57,7 +57,7 @@ struct sl_job {
     double stall_timeout; /* seconds */
     /* where: not part of the text form */
     const char *out;
-    bool resume;
+    bool resume, allow_change;
 
     uint64_t given; /* bit i: field i of sl_job_fields was set */
     struct sl_arena text;
@@ -78,6 +78,16 @@ enum sl_job_role {
     SL_JOB_LOCAL,  /* where to run: not written */
 };
 
+/* What another value means for a resumed run. */
+enum sl_job_change {
+    SL_JOB_KEEPS,  /* the same bits as without the change */
+    SL_JOB_BREAKS, /* other bits */
+    SL_JOB_LAYOUT, /* the same bits if version rule and sums stay: see job/resume.c */
+    SL_JOB_PAUSES, /* the same bits if the schedule is synchronous */
+    SL_JOB_DATA,   /* decided by the fingerprint of the data in the checkpoint */
+    SL_JOB_GRAPH,  /* decided by the hash of the graph; never allowed */
+};
+
 struct sl_job_field {
     const char *key;
     enum sl_job_kind kind;
@@ -86,6 +96,7 @@ struct sl_job_field {
     double low, high;           /* INT and NUMBER: inclusive */
     const char *const *choices; /* CHOICE: names, ends with NULL */
     enum sl_job_role role;
+    enum sl_job_change change;
     const char *brief;
 };
 
@@ -104,6 +115,8 @@ void sl_job_copy(struct sl_job *to, const struct sl_job *from);
 SL_MUST_CHECK sl_err sl_job_set(struct sl_job *job, const char *key, const char *text);
 bool sl_job_has(const struct sl_job *job, const char *key); /* given? */
 void sl_job_mark(struct sl_job *job, const char *key);      /* counts as given from now on */
+/* Back to its default; not given any more. */
+void sl_job_reset(struct sl_job *job, const char *key);
 /* Copies a field if it is given. */
 void sl_job_take(struct sl_job *to, const struct sl_job *from, const char *key);
 
@@ -111,9 +124,17 @@ void sl_job_take(struct sl_job *to, const struct sl_job *from, const char *key);
  * would be another job. Keys of older versions are understood ("verdict" is `clip_scope`). */
 SL_MUST_CHECK sl_err sl_job_read(struct sl_job *job, const char *file, const char *text,
                                  size_t length);
+/* The same as TOML (job/toml.c). */
+SL_MUST_CHECK sl_err sl_job_read_toml(struct sl_job *job, const char *file, const char *text,
+                                      size_t length);
+void sl_job_write_toml(const struct sl_job *job, struct sl_text *text);
+/* TOML if the name ends with .toml, else JSON. */
 SL_MUST_CHECK sl_err sl_job_read_file(struct sl_job *job, const char *path);
 /* The given fields as JSON. Reading the text and writing it again gives the same text. */
 void sl_job_write(const struct sl_job *job, struct sl_text *text);
+/* The value of one field, as in sl_job_write. */
+void sl_job_write_value(const struct sl_job *job, const struct sl_job_field *field,
+                        struct sl_text *text);
 /* Only fields of role SL_JOB_RESULT, for checkpoints: runs that differ in the other fields may have
  * checkpoints with equal bytes. */
 void sl_job_write_results(const struct sl_job *job, struct sl_text *text);

@@ -6,6 +6,7 @@
 #include "search/candidate.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct cut {
     struct sl_arena *arena;
@@ -111,18 +112,25 @@ static sl_err plan_stages(struct sl_job_work *work, int *stage_of) {
     return sl_plan_from_model(&work->arena, &spec, &work->pipe.plan);
 }
 
+static sl_err read_plan_file(struct sl_job_work *work, const struct sl_plan **out) {
+    enum { PLAN_LIMIT = 1 << 28 };
+    const char *file = work->job.plan;
+    char *text;
+    size_t length;
+    if (work->stored && work->stored->use_plan)
+        return sl_plan_read(&work->arena, "plan.plan of the run", work->stored->plan,
+                            strlen(work->stored->plan), out);
+    SL_TRY(sl_file_read(file, PLAN_LIMIT, &text, &length));
+    sl_err err = sl_plan_read(&work->arena, file, text, length, out);
+    free(text);
+    return err;
+}
+
 /* The plan's schedule and batch are defaults of the job. */
 static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, int *stage_of) {
-    enum { PLAN_LIMIT = 1 << 28 };
     struct sl_job *job = &work->job;
-    if (!plan) {
-        char *text;
-        size_t length;
-        SL_TRY(sl_file_read(job->plan, PLAN_LIMIT, &text, &length));
-        sl_err err = sl_plan_read(&work->arena, job->plan, text, length, &plan);
-        free(text);
-        SL_TRY(err);
-    }
+    if (!plan)
+        SL_TRY(read_plan_file(work, &plan));
     work->pipe.plan = plan;
     sl_job_resolve(job, "plan", "plan.plan");
     if (!*job->schedule && plan->schedule)

@@ -71,13 +71,27 @@ static sl_err find_file(const char *name, const char *const *dirs, struct sl_are
                    name);
 }
 
+static sl_err read_both(const char *file, struct sl_str text, struct sl_model_options *options,
+                        struct sl_graph **out, struct sl_graph **eval) {
+    options->find_op = sl_op_find;
+    options->nearest_op = sl_op_nearest;
+    options->eval = false;
+    if (out)
+        SL_TRY(sl_graph_model_read(file, text.at, text.length, options, out));
+    options->eval = true;
+    return eval ? sl_graph_model_read(file, text.at, text.length, options, eval) : SL_OK;
+}
+
+sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
+                         struct sl_graph **eval) {
+    struct sl_model_options options = {0};
+    return read_both(file, sl_str(text), &options, out, eval);
+}
+
 sl_err sl_job_model_open(const char *name, const char *const *dirs, const char *sizes,
                          struct sl_graph **out, struct sl_graph **eval) {
     struct sl_arena arena = {0};
-    struct sl_model_options options = {.find_op = sl_op_find,
-                                       .nearest_op = sl_op_nearest,
-                                       .find_used = sl_graph_model_find_used,
-                                       .find_ctx = dirs};
+    struct sl_model_options options = {.find_used = sl_graph_model_find_used, .find_ctx = dirs};
     const char *file = NULL;
     char *text = NULL;
     size_t length;
@@ -85,11 +99,7 @@ sl_err sl_job_model_open(const char *name, const char *const *dirs, const char *
     SL_TRY_OUT(find_file(name, dirs, &arena, &file));
     SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
     SL_TRY_OUT(sl_file_read(file, SL_MODEL_FILE_BYTES, &text, &length));
-    if (out)
-        SL_TRY_OUT(sl_graph_model_read(file, text, length, &options, out));
-    options.eval = true;
-    if (eval)
-        SL_TRY_OUT(sl_graph_model_read(file, text, length, &options, eval));
+    SL_TRY_OUT(read_both(file, (struct sl_str){text, length}, &options, out, eval));
 out:
     free(text);
     sl_arena_free(&arena);

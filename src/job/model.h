@@ -18,4 +18,8 @@ struct sl_job_model_names sl_job_model_names(const char *const *dirs, struct sl_
 SL_MUST_CHECK sl_err sl_job_model_open(const char *name, const char *const *dirs, const char *sizes,
                                        struct sl_graph **out, struct sl_graph **eval);
 
+/* Reads a flat text, such as RUN/model.model; `file` is for messages. */
+SL_MUST_CHECK sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
+                                       struct sl_graph **eval);
+
 #endif

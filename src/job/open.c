@@ -25,21 +25,40 @@ static void resolve_sizes(struct sl_job *job, const struct sl_graph *graph) {
     sl_text_free(&text);
 }
 
+static sl_err read_stored_model(struct sl_job_work *work) {
+    const struct sl_job *job = &work->job;
+    return sl_job_model_read(work->stored->model,
+                             sl_arena_printf(&work->arena, "%s/model.model", job->out),
+                             &work->own_graph, job->eval_every > 0 ? &work->eval_graph : NULL);
+}
+
+static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *host) {
+    const struct sl_job *job = &work->job;
+    if (!*job->model && job->resume)
+        return sl_fail(SL_ERR_USAGE,
+                       "%s holds no run that could continue; to start one, name its `model`",
+                       job->out);
+    if (!*job->model)
+        return sl_fail(SL_ERR_USAGE, "`model` is missing");
+    return sl_job_model_open(job->model, host->model_dirs, job->sizes, &work->own_graph,
+                             job->eval_every > 0 ? &work->eval_graph : NULL);
+}
+
 static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *host) {
     struct sl_job *job = &work->job;
     if (host->graph) {
         work->graph = host->graph;
         if (!*job->model)
             sl_job_resolve(job, "model", host->graph->name);
-    } else {
-        if (!*job->model)
-            return sl_fail(SL_ERR_USAGE, "`model` is missing");
-        SL_TRY(sl_job_model_open(job->model, host->model_dirs, job->sizes, &work->own_graph,
-                                 job->eval_every > 0 ? &work->eval_graph : NULL));
-        SL_TRY(sl_graph_autodiff(work->own_graph));
-        work->graph = work->own_graph;
+        resolve_sizes(job, work->graph);
+        return SL_OK;
     }
-    resolve_sizes(job, work->graph);
+    bool stored = work->stored && work->stored->use_model;
+    SL_TRY(stored ? read_stored_model(work) : read_model(work, host));
+    SL_TRY(sl_graph_autodiff(work->own_graph));
+    work->graph = work->own_graph;
+    if (!stored) /* model.model has its sizes as numbers */
+        resolve_sizes(job, work->graph);
     return SL_OK;
 }
 
@@ -161,8 +180,9 @@ sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
     sl_job_copy(&work->job, job);
     if (host->plan && !*job->plan)
         sl_job_resolve(&work->job, "plan", "plan.plan");
+    SL_TRY(sl_job_remember(work, host));
     SL_TRY(sl_job_check(&work->job));
-    if (!sl_job_has(job, "stall_timeout"))
+    if (!sl_job_has(&work->job, "stall_timeout"))
         work->job.stall_timeout = (double)SL_STALL_NS * 1e-9;
     SL_TRY(open_model(work, host));
     SL_TRY(open_data(work));
@@ -171,6 +191,7 @@ sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
     SL_TRY(set_optimizer(work));
     SL_TRY(set_pipe(work, host));
     mark_resolved(&work->job);
+    SL_TRY(sl_job_compare_stored(work));
     return sl_job_forecast_make(work);
 }
 
@@ -178,6 +199,8 @@ void sl_job_close(struct sl_job_work *work) {
     sl_data_close(work->data);
     sl_graph_close(work->own_graph);
     sl_graph_close(work->eval_graph);
+    if (work->stored)
+        sl_job_free(&work->stored->job);
     sl_arena_free(&work->arena);
     sl_job_free(&work->job);
 }

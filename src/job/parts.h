@@ -25,4 +25,20 @@ SL_MUST_CHECK sl_err sl_job_forecast_make(struct sl_job_work *work);
 /* open.c: a text field that the job leaves open; the value counts as given from now on. */
 void sl_job_resolve(struct sl_job *job, const char *key, const char *value);
 
+/* resume.c: the texts of the run that a job resumes. */
+struct sl_job_stored {
+    const char *config, *model, *plan; /* NULL: no such file */
+    bool has_checkpoint;               /* else there is nothing to continue exactly */
+    bool use_model; /* the graph is read from `model`: neither name nor sizes are given */
+    bool use_plan;  /* the plan is read from `plan`: no layout is given */
+    struct sl_job job;
+};
+
+/* Reads the run that work->job resumes. Its fields become those of the run, replaced by the given
+ * ones. No such run: the job and work->stored stay as they are. */
+SL_MUST_CHECK sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host);
+/* After everything is resolved: lists the differences to the stored run, and refuses those that
+ * break exactness unless the job allows them. */
+SL_MUST_CHECK sl_err sl_job_compare_stored(struct sl_job_work *work);
+
 #endif

@@ -60,6 +60,12 @@ void sl_job_write(const struct sl_job *job, struct sl_text *text) {
     write_fields(job, SL_JOB_WAY, text);
 }
 
+void sl_job_write_value(const struct sl_job *job, const struct sl_job_field *field,
+                        struct sl_text *text) {
+    struct sl_json_out json = {.text = text, .indent = 0};
+    write_value(&json, field, (const char *)job + field->offset);
+}
+
 void sl_job_write_results(const struct sl_job *job, struct sl_text *text) {
     write_fields(job, SL_JOB_RESULT, text);
 }
@@ -148,8 +154,11 @@ sl_err sl_job_read(struct sl_job *job, const char *file, const char *text, size_
 sl_err sl_job_read_file(struct sl_job *job, const char *path) {
     char *text;
     size_t length;
+    const char *end = strrchr(path, '.');
     SL_TRY(sl_file_read(path, FILE_LIMIT, &text, &length));
-    sl_err err = sl_job_read(job, path, text, length);
+    bool toml = end && strcmp(end, ".toml") == 0;
+    sl_err err =
+        toml ? sl_job_read_toml(job, path, text, length) : sl_job_read(job, path, text, length);
     free(text);
     return err;
 }

@@ -157,6 +157,7 @@ static struct sl_session_config configure(struct training *t, const struct texts
         .save_stops = job->save == SL_JOB_SAVE_SYNC,
         .keep = (int)job->keep,
         .resume = job->resume,
+        .any_data = job->allow_change,
         .peak_flops = t->watch->peak_flops,
         .stop = t->watch->stop,
         .ctx = t,

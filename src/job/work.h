@@ -13,6 +13,11 @@
  *   loss_scale        dynamic for fp16, else none
  *   sizes             all sizes of the model
  *   plan              "plan.plan": the copy in the run directory
+ *
+ * A job that resumes a run starts from the fields of the run; fields that the job gives replace them
+ * and are listed in work->differences. A difference after which the run would not continue with the
+ * same bits (sl_job_field.change) is refused unless the job sets `allow_change`. Another graph is
+ * always refused.
  */
 #ifndef SL_JOB_WORK_H
 #define SL_JOB_WORK_H
@@ -30,6 +35,15 @@ struct sl_job_host {
     struct sl_comm *comm;          /* ranks; NULL: one process */
 };
 
+/* A field in which a resumed job differs from its run; values as in config.json. */
+struct sl_job_difference {
+    const struct sl_job_field *field;
+    const char *was, *now;
+    bool breaks; /* exactness */
+};
+
+struct sl_job_stored; /* the run that the job resumes */
+
 /* Do not move it: its parts point to each other. */
 struct sl_job_work {
     struct sl_job job; /* resolved */
@@ -40,6 +54,9 @@ struct sl_job_work {
     struct sl_train_config train;
     struct sl_pipe_config pipe; /* pipe.plan is NULL for one worker */
     struct sl_forecast forecast;
+    struct sl_job_stored *stored;          /* NULL: the job resumes no run */
+    struct sl_job_difference *differences; /* to the run that it resumes */
+    int difference_count;
     int64_t start_bytes; /* memory of the process before anything was opened */
 };
 

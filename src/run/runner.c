@@ -79,11 +79,11 @@ struct sl_runner sl_run_train_runner(struct sl_train *train) {
                               .is_synchronous = true};
 }
 
-sl_err sl_run_runner_load(const struct sl_runner *r, const char *from, bool weights_only) {
+sl_err sl_run_runner_load(const struct sl_runner *r, const struct sl_ckpt_source *source) {
     struct sl_ckpt_store tensors = r->row->store(r->ctx);
     struct sl_ckpt_place at = {0};
     if (tensors.is_root)
         at = r->row->place(r->ctx);
-    SL_TRY(sl_ckpt_store_load(&tensors, from, weights_only, &at));
-    return weights_only ? SL_OK : r->row->restore(r->ctx, &at);
+    SL_TRY(sl_ckpt_store_load(&tensors, source, &at));
+    return source->weights_only ? SL_OK : r->row->restore(r->ctx, &at);
 }

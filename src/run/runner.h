@@ -77,9 +77,8 @@ struct sl_runner_row {
 /* One worker as a runner; the caller closes it. */
 struct sl_runner sl_run_train_runner(struct sl_train *train);
 
-/* Every rank calls: load the latest checkpoint of `from`. weights_only: parameters and running
- * statistics, not the position. */
-SL_MUST_CHECK sl_err sl_run_runner_load(const struct sl_runner *runner, const char *from,
-                                        bool weights_only);
+/* Every rank calls. */
+SL_MUST_CHECK sl_err sl_run_runner_load(const struct sl_runner *runner,
+                                        const struct sl_ckpt_source *source);
 
 #endif

@@ -79,21 +79,22 @@ static sl_err start(struct session *s) {
                        c->run);
     SL_TRY(share(s, &exists, sizeof exists));
     if (exists) {
-        SL_TRY(sl_run_runner_load(s->runner, c->run, false));
+        struct sl_ckpt_source source = {.run = c->run, .any_data = c->any_data};
+        SL_TRY(sl_run_runner_load(s->runner, &source));
         s->result->resumed = true;
         s->saved_step = step_of(s);
         if (s->is_root)
             sl_ckpt_clean(c->run);
     } else if (c->init) {
-        SL_TRY(sl_run_runner_load(s->runner, c->init, true));
+        struct sl_ckpt_source source = {.run = c->init, .weights_only = true};
+        SL_TRY(sl_run_runner_load(s->runner, &source));
     }
     if (!c->run || !s->is_root)
         return SL_OK;
     SL_TRY(make_directory(c->run));
-    if (!exists) {
-        SL_TRY(write_file_in(c->run, "config.json", c->config));
+    SL_TRY(write_file_in(c->run, "config.json", c->config)); /* a resumed run may have changes */
+    if (!exists)
         SL_TRY(write_file_in(c->run, "model.model", c->model));
-    }
     if (c->plan_text) /* a resumed run may have another plan */
         SL_TRY(write_file_in(c->run, "plan.plan", c->plan_text));
     if (c->forecast) /* else remove that of an older plan */

@@ -43,6 +43,7 @@ struct sl_session_config {
     bool save_stops; /* the run waits until a checkpoint is durable; else it continues meanwhile */
     int keep;        /* checkpoints */
     bool resume;
+    bool any_data;     /* a resumed run may have other data */
     double peak_flops; /* per second that the cores in use can reach; 0: not known */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;

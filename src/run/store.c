@@ -202,6 +202,7 @@ sl_err sl_run_train_restore(struct sl_train *train, const struct sl_ckpt_place *
 sl_err sl_run_train_load(struct sl_train *train, const char *run, bool weights_only) {
     struct sl_ckpt_store store = sl_run_train_store(train);
     struct sl_ckpt_place place = sl_run_train_place(train);
-    SL_TRY(sl_ckpt_store_load(&store, run, weights_only, &place));
+    struct sl_ckpt_source source = {.run = run, .weights_only = weights_only};
+    SL_TRY(sl_ckpt_store_load(&store, &source, &place));
     return weights_only ? SL_OK : sl_run_train_restore(train, &place);
 }

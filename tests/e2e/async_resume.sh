@@ -76,7 +76,7 @@ MODES
 refused() { # MESSAGE ARGUMENTS...
     local code=0
     "$SLUICE" train "${chain[@]}" --batch 6 --micro 3 --steps 2 --schedule async --optimizer muon --quiet --out "$work/kept" \
-        --resume "${@:2}" 2>"$work/err" || code=$?
+        --resume --allow-change "${@:2}" 2>"$work/err" || code=$?
     [ "$code" = 3 ] || fail "${*:2}: status $code"
     grep -q -- "$1" "$work/err" || fail "${*:2}: no '$1'"
 }

@@ -33,7 +33,8 @@ refuse "'a' is F32 *\[4, *6\], the model wants F32 *\[6, *4\]" "$work/t.model" -
 # A resumed run uses all fields of its config.json.
 "$SLUICE" train gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --steps 2 --out "$work/two" --quiet
 refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=1,C=18,H=3 --out "$work/two" --resume
-refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --optimizer sgd --out "$work/two" --resume
+refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --optimizer sgd --out "$work/two" --resume \
+    --allow-change
 
 # The log has the share of the peak flops if a device can be measured.
 grep -q '"peak_percent": [0-9.]*}' "$work/run/log.jsonl" || fail "no share of the peak in log.jsonl"

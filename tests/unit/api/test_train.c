@@ -154,6 +154,46 @@ static void test_refusals(void **state) {
     sl_net_close(net);
 }
 
+/* One step of a run, then one more, of a model with `op` between its products. */
+static sl_err resume_small(const char *op, struct sl_train_request request) {
+    struct sl_net *net;
+    double loss;
+    char text[512];
+    snprintf(text, sizeof text,
+             "input x : float[B,4]\ninput y : float[B,1]\nparam w[4,4] ~ normal(0.3)\n"
+             "param v[4,1] ~ normal(0.3)\nloss mse(matmul(%s(matmul(x, w)), v), y)\n",
+             op);
+    must(sl_net_read_text("small", text, strlen(text), NULL, &net));
+    must(sl_net_autodiff(net));
+    request.size = sizeof request;
+    char path[256];
+    request.run = path_of("resumed", path);
+    sl_err err = sl_train_net(net, &request, NULL, NULL, &loss);
+    sl_net_close(net);
+    return err;
+}
+
+static void test_resume(void **state) {
+    (void)state;
+    struct sl_job job;
+    must(resume_small("relu", (struct sl_train_request){.steps = 1, .batch = 4, .lr = 3e-3}));
+    assert_int_equal(resume_small("relu", (struct sl_train_request){.steps = 2}), SL_ERR_REFUSED);
+    must(resume_small("relu", (struct sl_train_request){.steps = 2, .resume = 1}));
+    sl_job_init(&job);
+    char path[256];
+    must(sl_job_read_run(&job, path_of("resumed", path)));
+    assert_true(job.batch == 4 && job.lr == 3e-3 && job.steps == 2);
+    sl_job_free(&job);
+    assert_int_equal(resume_small("tanh", (struct sl_train_request){.steps = 3, .resume = 1}),
+                     SL_ERR_INPUT);
+    assert_non_null(strstr(sl_err_message(), "trained with another model"));
+    struct sl_train_request other = {.steps = 3, .resume = 1, .lr = 1e-4};
+    assert_int_equal(resume_small("relu", other), SL_ERR_REFUSED);
+    assert_non_null(strstr(sl_err_message(), "`lr` was 0.003 and is 0.0001"));
+    other.allow_change = 1;
+    must(resume_small("relu", other));
+}
+
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at) {
     (void)st;
     (void)kind;
@@ -173,10 +213,9 @@ static int remove_dir(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_worker),
-        cmocka_unit_test(test_2bw),
-        cmocka_unit_test(test_read_run),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_one_worker), cmocka_unit_test(test_2bw),
+        cmocka_unit_test(test_read_run),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_resume),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -105,6 +105,112 @@ static void test_round_trip(void **state) {
     sl_job_free(&again);
 }
 
+static sl_err read_toml(struct sl_job *job, const char *text) {
+    sl_job_init(job);
+    return sl_job_read_toml(job, "job.toml", text, strlen(text));
+}
+
+/* Every field as TOML, and every form of a value. */
+static void test_toml(void **state) {
+    (void)state;
+    struct sl_job job, again;
+    struct sl_text once = {0}, twice = {0};
+    must(read_toml(&job, "# a job\r\nmodel = 'gpt \"nano\"' # with a comment\n"
+                         "optimizer=\"adamw:wd=\\u0030.1\\t\\U0001F600\"\n\n"
+                         "\"batch\" = 1_000\nlr = +3.5e-4\nclip = .5\nlend = true\nsizes.L = 2\n"
+                         "dtype = \"bf16\"\n  [ sizes ]\t# the table\n\"p\" = -0.25\n"));
+    assert_string_equal(job.model, "gpt \"nano\"");
+    assert_string_equal(job.optimizer, "adamw:wd=0.1\t\xf0\x9f\x98\x80");
+    assert_string_equal(job.sizes, "L=2,p=-0.25");
+    assert_true(job.batch == 1000 && job.lr == 3.5e-4 && job.clip == 0.5 && job.lend);
+    assert_int_equal(job.dtype, SL_JOB_BF16);
+    sl_job_free(&job);
+    must(read_toml(&job, "seed = 9007199254740993\nsizes = { L = 4, \"C\" = 1_8 }"));
+    assert_string_equal(job.sizes, "L=4,C=18");
+    assert_int_equal(job.seed, 9007199254740993);
+    sl_job_free(&job);
+
+    sl_job_init(&job);
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
+        static const char *const samples[] = {
+            [SL_JOB_INT] = "7",         [SL_JOB_NUMBER] = "0.30000000000000004",
+            [SL_JOB_TEXT] = "a\"b\x7f", [SL_JOB_FLAG] = "true",
+            [SL_JOB_CHOICE] = NULL,     [SL_JOB_SIZES] = "L=4,p.q=0.1,L=5",
+        };
+        must(sl_job_set(&job, f->key, f->choices ? f->choices[1] : samples[f->kind]));
+    }
+    sl_job_write_toml(&job, &once);
+    must(read_toml(&again, once.at));
+    sl_job_write_toml(&again, &twice);
+    assert_string_equal(once.at, twice.at);
+    assert_non_null(strstr(once.at, "\n[sizes]\n\"p.q\" = 0.1\nL = 5\n"));
+    assert_null(strstr(once.at, "\nout = "));
+    sl_text_free(&once);
+    sl_text_free(&twice);
+    sl_job_free(&job);
+    sl_job_free(&again);
+}
+
+static void test_toml_errors(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"batch = 8\n  batsh = 1\n", "job.toml:2:3: unknown field 'batsh'; did you mean 'batch'?"},
+        {"batch = \"8\"", "job.toml:1:9: expected a number, found a string"},
+        {"model = gpt", "job.toml:1:9: expected a string in quotes, found 'g'"},
+        {"lend = 1", "job.toml:1:8: expected true or false, found '1'"},
+        {"batch = 0", "job.toml:1:1: `batch`: expected a whole number from 1"},
+        {"batch = 8 9", "job.toml:1:11: expected the end of the line, found '9'"},
+        {"batch = 0x10", "job.toml:1:9: expected a string, a decimal number"},
+        {"batch = 1__0", "job.toml:1:10: '_' must stand between digits"},
+        {"batch = 1\nbatch = 1", "job.toml:2:1: `batch` is given twice"},
+        {"sizes = {L = 1, L = 2}", "job.toml:1:17: size 'L' is given twice"},
+        {"sizes.L = 1\n[sizes]\nL = 2", "job.toml:3:1: size 'L' is given twice"},
+        {"sizes = {L = 1", "job.toml:1:15: expected ',', found the end of the file"},
+        {"sizes = {L = 1,}", "job.toml:1:16: expected a key, found '}'"},
+        {"[model]", "job.toml:1:2: `model` is no table"},
+        {"out = \"x\"", "job.toml:1:1: `out` is not part of a file"},
+        {"data = [1]", "job.toml:1:8: no field has an array as value"},
+        {"data = \"a\nb\"", "job.toml:1:8: this string does not end on its line"},
+        {"data = \"\"\"a\"\"\"", "job.toml:1:8: strings of several lines are not supported"},
+        {"data = \"\\q\"", "job.toml:1:10: unknown escape"},
+        {"data = \"\\ud800\"", "job.toml:1:11: this is no character"},
+        {"data = \"\\u00000\"", "job.toml:1:11: this is no character"},
+        {"data", "job.toml:1:5: expected '=', found the end of the file"},
+        {"= 1", "job.toml:1:1: expected a key, found '='"},
+        {"data = \"\x01\"", "a control character must be written as an escape"},
+    };
+    for (int i = 0; i < SL_COUNT(cases); i++) {
+        struct sl_job job;
+        refused(read_toml(&job, cases[i].text), SL_ERR_INPUT, cases[i].message);
+        sl_job_free(&job);
+    }
+}
+
+static void test_reset(void **state) {
+    (void)state;
+    struct sl_job job, fresh;
+    sl_job_init(&job);
+    sl_job_init(&fresh);
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
+        struct sl_text a = {0}, b = {0};
+        if (f->kind == SL_JOB_INT || f->kind == SL_JOB_NUMBER)
+            must(sl_job_set(&job, f->key, "7"));
+        else if (f->kind == SL_JOB_TEXT)
+            must(sl_job_set(&job, f->key, "x"));
+        sl_job_reset(&job, f->key);
+        assert_false(sl_job_has(&job, f->key));
+        sl_job_write_value(&job, f, &a);
+        sl_job_write_value(&fresh, f, &b);
+        assert_string_equal(a.at, b.at);
+        sl_text_free(&a);
+        sl_text_free(&b);
+    }
+    sl_job_free(&job);
+    sl_job_free(&fresh);
+}
+
 /* Written by version 0.1.0. */
 static void test_old(void **state) {
     (void)state;
@@ -192,9 +298,11 @@ static void test_check(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_old),
-        cmocka_unit_test(test_bad_text),   cmocka_unit_test(test_check),
+        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_values),
+        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_toml),
+        cmocka_unit_test(test_toml_errors), cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_old),         cmocka_unit_test(test_bad_text),
+        cmocka_unit_test(test_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,303 @@
+/* Resuming: a job takes its fields from the run, and may not change the run's results silently.
+ *
+ *   RUN/config.json ──> stored job ── given fields ──> merged job ──open──> resolved job
+ *                           └───────────── compare field by field ─────────────┘
+ *
+ * Rank 0 reads the files, because other hosts may not see the directory, and shares the texts.
+ */
+#include "ckpt/ckpt.h"
+#include "job/model.h"
+#include "job/parts.h"
+#include "plan/text.h"
+#include "sched/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES = 1 << 20, PLAN_BYTES = 1 << 28 };
+
+/* ---- the texts of the run ---- */
+
+static sl_err read_text(const char *run, const char *name, int64_t limit_bytes,
+                        struct sl_arena *arena, const char **out) {
+    const char *path = sl_arena_printf(arena, "%s/%s", run, name);
+    char *text;
+    size_t length;
+    *out = NULL;
+    if (!sl_file_exists(path))
+        return SL_OK;
+    SL_TRY(sl_file_read(path, limit_bytes, &text, &length));
+    *out = sl_arena_dup(arena, text, length);
+    free(text);
+    return SL_OK;
+}
+
+static sl_err read_run(const char *run, struct sl_arena *arena, struct sl_job_stored *out) {
+    out->has_checkpoint = sl_ckpt_exists(run);
+    SL_TRY(read_text(run, "config.json", CONFIG_BYTES, arena, &out->config));
+    SL_TRY(read_text(run, "model.model", SL_MODEL_FILE_BYTES, arena, &out->model));
+    SL_TRY(read_text(run, "plan.plan", PLAN_BYTES, arena, &out->plan));
+    if (!out->config && out->has_checkpoint)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s has checkpoints but no config.json, so that `resume` cannot compare the "
+                       "options; restore it, or start from the weights with `init`",
+                       run);
+    return SL_OK;
+}
+
+static sl_err share_text(struct sl_comm *comm, struct sl_arena *arena, const char **text) {
+    int64_t bytes = *text ? (int64_t)strlen(*text) + 1 : 0;
+    SL_TRY(sl_comm_merge(comm, &bytes, sizeof bytes));
+    if (!bytes)
+        return SL_OK;
+    char *copy = sl_arena_alloc(arena, bytes); /* zero */
+    if (*text)
+        memcpy(copy, *text, (size_t)bytes);
+    SL_TRY(sl_comm_merge(comm, copy, bytes));
+    *text = copy;
+    return SL_OK;
+}
+
+static sl_err share_run(struct sl_comm *comm, struct sl_arena *arena, struct sl_job_stored *run) {
+    SL_TRY(sl_comm_merge(comm, &run->has_checkpoint, sizeof run->has_checkpoint));
+    SL_TRY(share_text(comm, arena, &run->config));
+    SL_TRY(share_text(comm, arena, &run->model));
+    return share_text(comm, arena, &run->plan);
+}
+
+/* ---- the merged job ---- */
+
+static bool gives_any(const struct sl_job *job, const char *const *keys) {
+    for (; *keys; keys++)
+        if (sl_job_has(job, *keys))
+            return true;
+    return false;
+}
+
+static void reset_all(struct sl_job *job, const char *const *keys) {
+    for (; *keys; keys++)
+        sl_job_reset(job, *keys);
+}
+
+/* A plan, or another cut, replaces the whole layout of the run. A slack that the run chose may not
+ * fit another layout. */
+static void drop_replaced(struct sl_job *merged, const struct sl_job *given) {
+    static const char *const all[] = {"plan", "stages", "cut", NULL},
+                             *const parts[] = {"stages", "cut", "workers", "replicas", NULL},
+                             *const any[] = {"plan",     "stages",   "cut", "workers",
+                                             "replicas", "schedule", NULL};
+    if (gives_any(given, all))
+        reset_all(merged, parts);
+    if (gives_any(given, parts))
+        sl_job_reset(merged, "plan");
+    if (gives_any(given, any))
+        sl_job_reset(merged, "slack");
+}
+
+static void merge(const struct sl_job_stored *stored, const struct sl_job *given,
+                  struct sl_job *out) {
+    bool other_model = sl_job_has(given, "model") && strcmp(given->model, stored->job.model) != 0;
+    sl_job_copy(out, &stored->job);
+    drop_replaced(out, given);
+    if (other_model)
+        sl_job_reset(out, "sizes");
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
+        if (f->kind == SL_JOB_SIZES && sl_job_has(given, f->key)) /* later sizes count */
+            sl_job_resolve(out, f->key, given->sizes);
+        else
+            sl_job_take(out, given, f->key);
+    }
+}
+
+sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host) {
+    struct sl_comm *comm = host->comm;
+    struct sl_job_stored *stored = SL_NEW(&work->arena, struct sl_job_stored, 1);
+    struct sl_job *given = &work->job, merged;
+    const char *run = given->out;
+    if (!given->resume || !*run)
+        return SL_OK;
+    if (!comm || comm->rank == 0)
+        SL_TRY(read_run(run, &work->arena, stored));
+    if (comm)
+        SL_TRY(share_run(comm, &work->arena, stored));
+    if (!stored->config)
+        return SL_OK;
+    sl_job_init(&stored->job);
+    work->stored = stored; /* sl_job_close frees its job */
+    SL_TRY(sl_job_read(&stored->job, sl_arena_printf(&work->arena, "%s/config.json", run),
+                       stored->config, strlen(stored->config)));
+    stored->use_model =
+        stored->model && !host->graph && !sl_job_has(given, "model") && !sl_job_has(given, "sizes");
+    merge(stored, given, &merged);
+    stored->use_plan = stored->plan && *merged.plan && !sl_job_has(given, "plan");
+    sl_job_free(given);
+    work->job = merged;
+    return SL_OK;
+}
+
+/* ---- differences ---- */
+
+/* The rule of a job without a pipeline is that of synchronous schedules. -1: no row. */
+static int rule_of(const struct sl_job *job) {
+    const struct sl_schedule *row = *job->schedule ? sl_sched_row_find(job->schedule) : NULL;
+    return row ? (int)row->rule : *job->schedule ? -1 : SL_RULE_SYNC;
+}
+
+/* Sums of gradients are taken in the order of one worker. */
+static bool is_plain(const struct sl_plan *plan, const struct sl_job *job) {
+    int64_t full = sl_run_train_full_samples(job->batch, job->micro);
+    for (int s = 0; plan && s < plan->stage_count; s++)
+        if (plan->stages[s].width > 1 || plan->stages[s].micro_size != full)
+            return false;
+    return true;
+}
+
+/* Does another layout keep the bits? Synchronous schedules and 2bw read versions that do not depend
+ * on it (docs/design/0001), unless replicas or stages with own sizes change the order of sums. */
+static sl_err layout_keeps(struct sl_job_work *work, bool *keeps) {
+    const struct sl_job *was = &work->stored->job, *now = &work->job;
+    const struct sl_plan *old = NULL;
+    int rule = rule_of(was);
+    if (work->stored->plan && *was->schedule)
+        SL_TRY(sl_plan_read(&work->arena, "plan.plan of the run", work->stored->plan,
+                            strlen(work->stored->plan), &old));
+    *keeps =
+        rule == rule_of(now) && is_plain(old, was) && is_plain(work->pipe.plan, now) &&
+        (rule == SL_RULE_SYNC || (rule == SL_RULE_2BW && sl_optim_policy_is_none(now->policy)));
+    return SL_OK;
+}
+
+static void add_difference(struct sl_job_work *work, const struct sl_job_field *field,
+                           struct sl_job_difference difference) {
+    difference.field = field;
+    work->differences[work->difference_count++] = difference;
+}
+
+static const char *value_of(struct sl_job_work *work, const struct sl_job *job,
+                            const struct sl_job_field *field) {
+    struct sl_text text = {0};
+    sl_job_write_value(job, field, &text);
+    const char *out = sl_arena_dup(&work->arena, text.at, text.length);
+    sl_text_free(&text);
+    return out;
+}
+
+/* A plan file may have changed under its name. */
+static bool has_other_plan(const struct sl_job_work *work) {
+    struct sl_text text = {0};
+    if (!work->pipe.plan || !work->stored->plan || !*work->stored->job.schedule)
+        return !work->pipe.plan != !*work->stored->job.schedule;
+    sl_plan_write(work->pipe.plan, &text);
+    bool other = strcmp(text.at, work->stored->plan) != 0;
+    sl_text_free(&text);
+    return other;
+}
+
+static void compare_fields(struct sl_job_work *work, bool keeps) {
+    const struct sl_job *was = &work->stored->job, *now = &work->job;
+    bool synchronous = rule_of(was) == SL_RULE_SYNC && rule_of(now) == SL_RULE_SYNC, cut = false;
+    const struct sl_job_field *plan = sl_job_field_find("plan");
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
+        if (f->role == SL_JOB_LOCAL || f->change == SL_JOB_GRAPH)
+            continue;
+        struct sl_job_difference d = {.was = value_of(work, was, f), .now = value_of(work, now, f)};
+        d.breaks = f->change == SL_JOB_BREAKS || (f->change == SL_JOB_LAYOUT && !keeps) ||
+                   (f->change == SL_JOB_PAUSES && !synchronous);
+        if (strcmp(d.was, d.now) == 0)
+            continue;
+        cut |= f->change == SL_JOB_LAYOUT;
+        add_difference(work, f, d);
+    }
+    if (!cut && has_other_plan(work))
+        add_difference(work, plan,
+                       (struct sl_job_difference){
+                           .was = "that of the run", .now = "another", .breaks = !keeps});
+}
+
+static sl_err refuse_breaking(const struct sl_job_work *work) {
+    struct sl_text list = {0};
+    for (int i = 0; i < work->difference_count; i++) {
+        const struct sl_job_difference *d = &work->differences[i];
+        if (d->breaks)
+            sl_text_printf(&list, "%s`%s` was %s and is %s", list.length ? ", " : "", d->field->key,
+                           d->was, d->now);
+    }
+    if (!list.length || work->job.allow_change)
+        return sl_text_free(&list), SL_OK;
+    sl_err err = sl_fail(SL_ERR_REFUSED,
+                         "%s would not continue with the same bits: %s. Leave that out, or set "
+                         "`allow_change`",
+                         work->job.out, list.at);
+    sl_text_free(&list);
+    return err;
+}
+
+/* ---- the graph ---- */
+
+/* The first line in which two texts differ, as "line 7 is 'X', not 'Y'". */
+static void put_first_difference(const char *was, const char *now, struct sl_text *out) {
+    for (int line = 1;; line++) {
+        size_t a = strcspn(was, "\n"), b = strcspn(now, "\n");
+        if (a != b || memcmp(was, now, a) != 0) {
+            sl_text_printf(out, "line %d of model.model is '%.*s', not '%.*s'", line,
+                           (int)(a < 80 ? a : 80), was, (int)(b < 80 ? b : 80), now);
+            return;
+        }
+        was += a + (was[a] == '\n');
+        now += b + (now[b] == '\n');
+    }
+}
+
+/* The stored text as this version writes it. */
+static sl_err rewrite_model(const struct sl_job_work *work, struct sl_text *out) {
+    struct sl_graph *graph = NULL;
+    sl_err err = sl_job_model_read(work->stored->model, "model.model of the run", &graph, NULL);
+    if (err == SL_OK)
+        sl_graph_model_write(graph, out);
+    sl_graph_close(graph);
+    return err;
+}
+
+/* Without the first line, the name and the description. */
+static bool same_graph(const char *a, const char *b) {
+    a += strcspn(a, "\n");
+    b += strcspn(b, "\n");
+    return strcmp(a, b) == 0;
+}
+
+static sl_err compare_graph(const struct sl_job_work *work) {
+    struct sl_text now = {0}, was = {0}, where = {0};
+    sl_err err = SL_OK;
+    if (!work->stored->model || work->stored->use_model)
+        return SL_OK;
+    sl_graph_model_write(work->graph, &now);
+    if (same_graph(now.at, work->stored->model))
+        goto out;
+    SL_TRY_OUT(rewrite_model(work, &was));
+    if (same_graph(now.at, was.at))
+        goto out;
+    put_first_difference(was.at, now.at, &where);
+    err = sl_fail(SL_ERR_INPUT,
+                  "%s was trained with another model: %s; resume with the model and sizes of the "
+                  "run, or start from its weights with `init`",
+                  work->job.out, where.at);
+out:
+    sl_text_free(&now);
+    sl_text_free(&was);
+    sl_text_free(&where);
+    return err;
+}
+
+sl_err sl_job_compare_stored(struct sl_job_work *work) {
+    bool keeps;
+    int fields = 1;
+    if (!work->stored || !work->stored->has_checkpoint)
+        return SL_OK;
+    SL_TRY(compare_graph(work));
+    SL_TRY(layout_keeps(work, &keeps));
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
+        fields++;
+    work->differences = SL_NEW(&work->arena, struct sl_job_difference, fields);
+    compare_fields(work, keeps);
+    return refuse_breaking(work);
+}
