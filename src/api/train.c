@@ -74,6 +74,7 @@ static sl_err train(const struct sl_job *job, const struct sl_job_host *host, st
     SL_TRY_OUT(sl_job_open(job, host, &work));
     SL_TRY_OUT(sl_job_train(&work, &callbacks, &outcome));
     *loss = outcome.result.last_loss;
+    err = sl_job_verdict(&outcome);
 out:
     if (outcome.result.abandoned) /* a stuck worker may still use it */
         return err;

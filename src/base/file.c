@@ -54,4 +54,9 @@ sl_err sl_file_write(const char *path, const void *bytes, size_t length) {
     return sl_outfile_close(&file, sl_outfile_write(&file, bytes, length));
 }
 
+sl_err sl_file_absence(int cause) {
+    bool absent = cause == ENOENT || cause == ENOTDIR || cause == ELOOP || cause == ENAMETOOLONG;
+    return absent ? SL_ERR_INPUT : SL_ERR_SYSTEM;
+}
+
 bool sl_file_exists(const char *path) { return access(path, F_OK) == 0; }

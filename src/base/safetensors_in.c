@@ -271,7 +271,7 @@ sl_err sl_st_open(const char *path, struct sl_st *out) {
     *out = (struct sl_st){.fd = open(path, O_RDONLY | O_CLOEXEC)};
     out->path = sl_arena_dup(&out->arena, path, strlen(path));
     if (out->fd < 0 || fstat(out->fd, &info) != 0)
-        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno)));
+        SL_TRY_OUT(sl_fail(sl_file_absence(errno), "%s: cannot open: %s", path, strerror(errno)));
     out->file_bytes = (int64_t)info.st_size;
     if (!S_ISREG(info.st_mode) || out->file_bytes < 8 || out->file_bytes > SL_ST_BYTES_MAX)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: not safetensors: %s", path,

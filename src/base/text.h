@@ -60,5 +60,8 @@ SL_MUST_CHECK sl_err sl_file_read(const char *path, int64_t limit_bytes, char **
                                   size_t *length);
 SL_MUST_CHECK sl_err sl_file_write(const char *path, const void *bytes, size_t length);
 bool sl_file_exists(const char *path);
+/* The error for a file that cannot be opened, by errno: SL_ERR_INPUT if it is not there, else
+ * SL_ERR_SYSTEM. */
+sl_err sl_file_absence(int cause);
 
 #endif

@@ -117,8 +117,9 @@ struct sl_ckpt;
  * Several threads may read one sl_ckpt. */
 SL_MUST_CHECK sl_err sl_ckpt_open(const char *path, int64_t step, struct sl_ckpt **out);
 void sl_ckpt_close(struct sl_ckpt *ckpt); /* NULL is fine */
-/* Is there a checkpoint (latest, or any complete step)? A damaged one counts. */
-bool sl_ckpt_exists(const char *path);
+/* Is there a checkpoint (`latest`, or any step)? A damaged one counts. Fails if that cannot be known,
+ * for example because the directory cannot be read. */
+SL_MUST_CHECK sl_err sl_ckpt_exists(const char *path, bool *out);
 
 const char *sl_ckpt_dir(const struct sl_ckpt *ckpt);
 int64_t sl_ckpt_step(const struct sl_ckpt *ckpt);

@@ -147,7 +147,7 @@ sl_err sl_ckpt_names(const char *dir, struct sl_arena *arena, struct sl_ckpt_nam
     if (!stream && errno == ENOENT)
         return SL_OK;
     if (!stream)
-        return sl_fail(SL_ERR_INPUT, "%s: cannot list: %s", dir, strerror(errno));
+        return sl_fail(sl_file_absence(errno), "%s: cannot list: %s", dir, strerror(errno));
     while ((entry = readdir(stream)) != NULL)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             SL_PUSH(&names, sl_arena_dup(arena, entry->d_name, strlen(entry->d_name)));
@@ -249,7 +249,7 @@ sl_err sl_ckpt_load(const char *path, int64_t limit_bytes, char **out, size_t *l
     char *text = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return sl_fail(SL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+        return sl_fail(sl_file_absence(errno), "%s: cannot open: %s", path, strerror(errno));
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > limit_bytes)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: not a file of at most %lld bytes", path,
                            (long long)limit_bytes));

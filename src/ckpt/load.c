@@ -1,4 +1,5 @@
 /* Loading a store: the root streams each tensor of the checkpoint into it. */
+#include "ckpt/choose.h"
 #include "ckpt/store.h"
 
 #include <stdio.h>
@@ -45,14 +46,18 @@ static sl_err fail_shape(const struct sl_ckpt *ckpt, const struct sl_ckpt_entry 
                    sl_ckpt_tensor_text(&want, want_text));
 }
 
-static sl_err load_entry(const struct sl_ckpt_store *store, const struct sl_ckpt *ckpt,
-                         int64_t index) {
+static sl_err check_entry(const struct sl_ckpt_store *store, const struct sl_ckpt *ckpt,
+                          int64_t index) {
     const struct sl_ckpt_entry *entry = &store->entries[index];
     const struct sl_ckpt_tensor *tensor = sl_ckpt_find(ckpt, entry->name);
     if (!tensor)
         return fail_absent(ckpt, entry);
-    if (!same_shape(tensor, entry->shape))
-        return fail_shape(ckpt, entry, tensor);
+    return same_shape(tensor, entry->shape) ? SL_OK : fail_shape(ckpt, entry, tensor);
+}
+
+static sl_err load_entry(const struct sl_ckpt_store *store, const struct sl_ckpt *ckpt,
+                         int64_t index) {
+    const struct sl_ckpt_tensor *tensor = sl_ckpt_find(ckpt, store->entries[index].name);
     struct sink sink = {store, index, 0};
     return sl_ckpt_stream(ckpt, tensor, &sink, put_sink);
 }
@@ -91,30 +96,112 @@ static sl_err load_place(const struct sl_ckpt *ckpt, struct sl_ckpt_place *place
     return SL_OK;
 }
 
-static sl_err load_root(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
-                        struct sl_ckpt_place *place) {
-    bool weights_only = source->weights_only;
+static sl_err check_model(const struct sl_ckpt *ckpt, uint64_t model) {
+    char text[32];
+    const char *saved = sl_ckpt_find_note(ckpt, "model");
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)model);
+    if (model && saved && strcmp(saved, text) != 0)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s was written by another model: its graph differs, although its tensors "
+                       "have the same names; resume with the model of the run, or start from its "
+                       "weights with `init`",
+                       sl_ckpt_dir(ckpt));
+    return SL_OK;
+}
+
+/* Everything but the bytes: does the checkpoint belong to this run? */
+static sl_err check(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
+                    const struct sl_ckpt *ckpt, struct sl_ckpt_place *place) {
+    if (!source->any_data && !source->weights_only)
+        SL_TRY(check_data(ckpt, place->data));
+    for (int64_t i = 0; i < store->count; i++)
+        if (!source->weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
+            SL_TRY(check_entry(store, ckpt, i));
+    if (source->weights_only)
+        return SL_OK;
+    SL_TRY(check_count(ckpt, store->count));
+    SL_TRY(check_model(ckpt, place->model));
+    return load_place(ckpt, place);
+}
+
+static sl_err load_tensors(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
+                           const struct sl_ckpt *ckpt) {
+    for (int64_t i = 0; i < store->count; i++)
+        if (!source->weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
+            SL_TRY(load_entry(store, ckpt, i));
+    return SL_OK;
+}
+
+static sl_err load_latest(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
+                          struct sl_ckpt_place *place) {
     struct sl_ckpt *ckpt = NULL;
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_ckpt_open(source->run, -1, &ckpt));
-    if (!weights_only && !source->any_data)
-        SL_TRY_OUT(check_data(ckpt, place->data));
-    for (int64_t i = 0; i < store->count; i++)
-        if (!weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
-            SL_TRY_OUT(load_entry(store, ckpt, i));
-    if (!weights_only) {
-        SL_TRY_OUT(check_count(ckpt, store->count));
-        SL_TRY_OUT(load_place(ckpt, place));
-    }
+    SL_TRY_OUT(check(store, source, ckpt, place));
+    SL_TRY_OUT(load_tensors(store, source, ckpt));
 out:
     sl_ckpt_close(ckpt);
+    return err;
+}
+
+/* One choice. *whole false: it is damaged, with the message of the error. Tensors that are already
+ * loaded are replaced by those of the next choice. */
+static sl_err try_choice(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
+                         struct sl_ckpt_choices *choices, int index, struct sl_ckpt_place *place,
+                         bool *whole) {
+    struct sl_ckpt *ckpt = NULL;
+    sl_err err = sl_ckpt_choice_open(choices, index, &ckpt);
+    *whole = err == SL_OK;
+    if (err != SL_OK)
+        return err == SL_ERR_INPUT ? SL_OK : err;
+    SL_TRY_OUT(check(store, source, ckpt, place));
+    err = load_tensors(store, source, ckpt);
+    *whole = err == SL_OK;
+    if (err == SL_ERR_INPUT)
+        err = SL_OK;
+    if (*whole && !(index == 0 && choices->has_latest))
+        err = sl_ckpt_roll_back(ckpt);
+out:
+    sl_ckpt_close(ckpt);
+    return err;
+}
+
+static sl_err fail_none(const struct sl_ckpt_source *source) {
+    if (source->skipped->length)
+        return sl_fail(SL_ERR_INPUT, "%s: no checkpoint is whole:\n%s", source->run,
+                       source->skipped->at);
+    if (source->step > 0)
+        return sl_fail(SL_ERR_INPUT, "%s: no checkpoint of step %lld; 'sluice ckpt ls' names them",
+                       source->run, (long long)source->step);
+    return sl_fail(SL_ERR_INPUT, "%s: no checkpoint here", source->run);
+}
+
+/* The newest whole checkpoint, or that of source->step. */
+static sl_err load_whole(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
+                         struct sl_ckpt_place *place) {
+    struct sl_ckpt_choices choices;
+    bool whole = false;
+    sl_err err = SL_OK;
+    sl_text_put(source->skipped, "");
+    SL_TRY_OUT(sl_ckpt_choices_open(source->run, source->step ? source->step : -1, source->skipped,
+                                    &choices));
+    for (int i = 0; i < choices.count && !whole; i++) {
+        SL_TRY_OUT(try_choice(store, source, &choices, i, place, &whole));
+        if (!whole)
+            sl_ckpt_choice_skip(&choices, i, source->skipped);
+    }
+    if (!whole)
+        err = fail_none(source);
+out:
+    sl_ckpt_choices_close(&choices);
     return err;
 }
 
 sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                           struct sl_ckpt_place *place) {
     if (store->is_root)
-        SL_TRY(load_root(store, source, place));
+        SL_TRY(source->skipped ? load_whole(store, source, place)
+                               : load_latest(store, source, place));
     else
         SL_TRY(store->serve(store->ctx, NULL));
     return store->end ? store->end(store->ctx, SL_OK) : SL_OK;

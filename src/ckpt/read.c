@@ -60,17 +60,6 @@ static sl_err locate(const char *path, int64_t step, struct sl_arena *arena, con
     return SL_OK;
 }
 
-bool sl_ckpt_exists(const char *path) {
-    struct sl_arena arena = {0};
-    struct sl_ckpt_latest latest;
-    const char *dir;
-    const char *root = sl_ckpt_root(&arena, path);
-    bool found = sl_file_exists(sl_arena_printf(&arena, "%s/latest", root)) ||
-                 locate(path, -1, &arena, &dir, &latest) == SL_OK;
-    sl_arena_free(&arena);
-    return found;
-}
-
 /* ---- opening ---- */
 
 static sl_err open_shard(struct sl_ckpt *ckpt, int index) {

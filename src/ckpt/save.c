@@ -35,10 +35,13 @@ static sl_err put_entry(struct sl_ckpt_writer *writer, struct source *source) {
 
 static sl_err put_notes(struct sl_ckpt_writer *writer, const char *config,
                         const struct sl_ckpt_place *place) {
-    char data[32];
+    char data[32], model[32];
+    snprintf(model, sizeof model, "%016llx", (unsigned long long)place->model);
     snprintf(data, sizeof data, "%016llx", (unsigned long long)place->data);
     SL_TRY(sl_ckpt_note(writer, "config", config));
     SL_TRY(sl_ckpt_note(writer, "data", data));
+    if (place->model)
+        SL_TRY(sl_ckpt_note(writer, "model", model));
     return *place->loss_scale ? sl_ckpt_note(writer, "loss_scale", place->loss_scale) : SL_OK;
 }
 

@@ -47,6 +47,7 @@ struct sl_ckpt_place {
     int64_t step, sample;                /* finished steps; samples consumed */
     uint64_t seed;                       /* of the run */
     uint64_t data;                       /* fingerprint of the data set */
+    uint64_t model;                      /* hash of the graph; 0: not known */
     char loss_scale[SL_CKPT_SCALE_TEXT]; /* state of a dynamic loss scale; "": none */
 };
 
@@ -70,10 +71,14 @@ struct sl_ckpt_source {
     const char *run;
     bool weights_only; /* parameters and running statistics, not the position */
     bool any_data;     /* the run may continue with other data */
+    int64_t step;      /* only with `skipped`; 0: the newest whole one */
+    /* NULL: only the latest checkpoint counts. Else the newest whole one, by the process that may
+     * write to the run (sl_ckpt_roll_back); the text tells what was skipped and why, "": nothing. */
+    struct sl_text *skipped;
 };
 
-/* load.c. Every rank calls. Reads the latest checkpoint of a run. weights_only: `*place` keeps its
- * value. Else place->seed and place->data must hold those of this run; the root's `*place` becomes
+/* load.c. Every rank calls. Reads a checkpoint of a run. weights_only: `*place` keeps its value. Else
+ * place->seed, place->data and place->model must hold those of this run; the root's `*place` becomes
  * that of the checkpoint, the others keep theirs. */
 SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store,
                                         const struct sl_ckpt_source *source,

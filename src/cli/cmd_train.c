@@ -28,6 +28,8 @@ static void catch_signals(void) {
     struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL); /* a second Ctrl-C ends at once */
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);  /* the terminal is gone */
+    signal(SIGPIPE, SIG_IGN);          /* nobody reads the output any more: train on */
     sigaction(SIGUSR1, &action, NULL); /* Slurm's warning */
 }
 
@@ -89,6 +91,9 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
         sl_log_debug("checkpoints: written while training, from a copy of %s",
                      sl_human_bytes(start->copy_bytes, bytes));
     show_differences(p->work);
+    if (*start->skipped)
+        sl_log_warn("checkpoints were skipped:\n%s\nnewer ones are now ckpt/left-step-*",
+                    start->skipped);
     if (start->step)
         sl_log_note("resumed after step %lld", (long long)start->step);
     p->line.steps = c->steps;
@@ -204,6 +209,8 @@ static sl_err print_json(struct sl_job_work *work, const struct sl_job_outcome *
     sl_json_put_int(&json, "steps", work->train.steps);
     sl_json_put_double(&json, "loss", r->last_loss);
     sl_json_put_double(&json, "eval_loss", r->last_eval);
+    sl_json_put_int(&json, "skipped", r->skipped);
+    sl_json_put_bool(&json, "diverged", r->diverged);
     sl_json_put_bool(&json, "stopped", r->stopped);
     sl_json_put_bool(&json, "resumed", r->resumed);
     sl_json_put_int(&json, "bytes", r->bytes);
@@ -299,7 +306,9 @@ static sl_err train(struct sl_job_work *work, const struct sl_args *args,
         leave(comm, err);
     SL_TRY(err);
     show_result(work, out);
-    return sl_args_has(args, "--json") ? print_json(work, out) : SL_OK;
+    if (sl_args_has(args, "--json"))
+        SL_TRY(print_json(work, out));
+    return sl_job_verdict(out);
 }
 
 static sl_err set_drill(const struct sl_args *args, struct sl_cli_drill *drill,
@@ -400,6 +409,7 @@ static const struct sl_option options[] = {
      false},
     {"--requeue-exit", "N", "exit status when a signal stopped the run (default 0)", false},
     {"--resume", NULL, "continue the run in --out with its options, or start it", false},
+    {"--from-step", "N", "--resume: continue from the checkpoint of step N", false},
     {"--allow-change", NULL, "--resume: other options may change the results", false},
     {"--config", "FILE", "take options from X.toml or X.json; others here replace them", false},
     {"--print-config", NULL, "print all options as TOML (--json: JSON) and stop", false},

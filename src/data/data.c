@@ -54,6 +54,28 @@ sl_err sl_data_fill(const struct sl_data *data, enum sl_data_split split, int64_
     return SL_OK;
 }
 
+int64_t sl_data_verify_bytes(const struct sl_data *data) {
+    int64_t most = 0;
+    for (int i = 0; i < data->bound_count; i++)
+        if (data->kind->late && data->bound[i].numel * 4 > most)
+            most = data->bound[i].numel * 4;
+    return most;
+}
+
+sl_err sl_data_verify(const struct sl_data *data, enum sl_data_split split, int64_t first,
+                      int64_t count) {
+    int64_t bytes = sl_data_verify_bytes(data);
+    sl_err err = SL_OK;
+    if (!bytes)
+        return SL_OK;
+    void *sample = sl_realloc(NULL, (size_t)bytes);
+    for (int64_t n = 0; n < count && err == SL_OK; n++)
+        for (int i = 0; i < data->bound_count && err == SL_OK; i++)
+            err = sl_data_fill(data, split, first + n, 1, i, sample);
+    free(sample);
+    return err;
+}
+
 /* Count by reading the data: needed if the ignore value also occurs in it. */
 static sl_err count_by_reading(const struct sl_data *data, enum sl_data_split split, int64_t first,
                                int64_t count, int input, int64_t *valid) {

@@ -86,6 +86,11 @@ int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split);
 SL_MUST_CHECK sl_err sl_data_fill(const struct sl_data *data, enum sl_data_split split,
                                   int64_t first, int64_t count, int input, void *dst);
 
+/* Would sl_data_fill succeed for these samples? Reads them only if open has not checked all values. */
+SL_MUST_CHECK sl_err sl_data_verify(const struct sl_data *data, enum sl_data_split split,
+                                    int64_t first, int64_t count);
+int64_t sl_data_verify_bytes(const struct sl_data *data); /* memory that it needs */
+
 /* Number of elements of an int input that are not its ignore value, over the same samples: the
  * divisor of the loss. Reads data only if the objective is masked. */
 SL_MUST_CHECK sl_err sl_data_count_valid(const struct sl_data *data, enum sl_data_split split,

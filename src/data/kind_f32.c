@@ -82,5 +82,6 @@ const struct sl_data_kind sl_data_f32 = {
     .files_max = 1,
     .open = open_set,
     .fill = fill,
+    .late = true,
     .describe = describe,
 };

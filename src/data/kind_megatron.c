@@ -150,6 +150,7 @@ const struct sl_data_kind sl_data_megatron = {
     .expand = expand,
     .open = open_set,
     .fill = sl_data_token_set_fill,
+    .late = true,
     .describe = sl_data_token_set_describe,
     .close = sl_data_token_set_close,
 };

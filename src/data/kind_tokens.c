@@ -106,6 +106,7 @@ const struct sl_data_kind sl_data_llmc = {
     .sniff = llmc_sniff,
     .open = llmc_open,
     .fill = sl_data_token_set_fill,
+    .late = true,
     .describe = sl_data_token_set_describe,
     .close = sl_data_token_set_close,
 };
@@ -119,6 +120,7 @@ const struct sl_data_kind sl_data_u16 = {
     .files_max = SL_DATA_FILES,
     .open = u16_open,
     .fill = sl_data_token_set_fill,
+    .late = true,
     .describe = sl_data_token_set_describe,
     .close = sl_data_token_set_close,
 };
@@ -132,6 +134,7 @@ const struct sl_data_kind sl_data_u32 = {
     .files_max = SL_DATA_FILES,
     .open = u32_open,
     .fill = sl_data_token_set_fill,
+    .late = true,
     .describe = sl_data_token_set_describe,
     .close = sl_data_token_set_close,
 };

@@ -50,6 +50,7 @@ struct sl_data_kind {
     void (*expand)(struct sl_data *data, const char *path);
     sl_err (*open)(struct sl_data *data, const struct sl_data_spec *spec);
     sl_err (*fill)(const struct sl_data *data, const struct sl_data_ask *ask);
+    bool late; /* fill may find a bad value, which open has not looked for */
     void (*describe)(const struct sl_data *data, struct sl_json_out *json); /* extra JSON keys */
     void (*close)(struct sl_data *data);                                    /* may be NULL */
 };

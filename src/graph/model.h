@@ -88,6 +88,9 @@ SL_MUST_CHECK sl_err sl_graph_model_extend(struct sl_graph *graph,
 /* The flat form: one line per node, with its shape. Reading it gives the same graph; writing that
  * graph gives the same text. */
 void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text);
+/* A hash of the flat form without its first line (name and description). Plans and checkpoints keep
+ * it: node numbers and tensor names mean nothing for another graph. */
+uint64_t sl_graph_model_hash(const struct sl_graph *graph);
 
 /* Graphviz. */
 void sl_graph_model_write_dot(const struct sl_graph *graph, struct sl_text *text);

@@ -1,6 +1,8 @@
 /* Writing a graph: as flat model text with every shape, and as a Graphviz drawing. */
 #include "graph/model.h"
 
+#include "base/map.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -173,6 +175,15 @@ void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_put(text, "\n");
     }
     sl_arena_free(&scratch);
+}
+
+uint64_t sl_graph_model_hash(const struct sl_graph *graph) {
+    struct sl_text text = {0};
+    sl_graph_model_write(graph, &text);
+    const char *body = text.at + strcspn(text.at, "\n");
+    uint64_t hash = sl_hash(body, text.length - (size_t)(body - text.at));
+    sl_text_free(&text);
+    return hash;
 }
 
 void sl_graph_model_write_dot(const struct sl_graph *graph, struct sl_text *text) {

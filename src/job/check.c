@@ -36,6 +36,8 @@ static sl_err check_needs(const struct sl_job *job) {
                        "`device`: several devices need a pipeline: set `stages` or `plan`");
     if (job->resume && !*job->out)
         return sl_fail(SL_ERR_USAGE, "`resume` needs the run directory: set `out`");
+    if (sl_job_has(job, "from_step") && !job->resume)
+        return sl_fail(SL_ERR_USAGE, "`from_step` needs `resume`");
     return SL_OK;
 }
 

@@ -78,6 +78,7 @@ const struct sl_job_field sl_job_fields[] = {
            "seconds before an action may count as stalled"),
     TEXT(out, NULL, LOCAL, KEEPS, "run directory"),
     FLAG(resume, LOCAL, KEEPS, "continue the run in `out`, or start it"),
+    INT(from_step, NULL, 1, ANY, LOCAL, KEEPS, "step to continue from; default: the newest"),
     FLAG(allow_change, LOCAL, KEEPS, "a resumed run may get other bits than an undisturbed one"),
     {0},
 };

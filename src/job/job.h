@@ -58,6 +58,7 @@ struct sl_job {
     /* where: not part of the text form */
     const char *out;
     bool resume, allow_change;
+    int64_t from_step;
 
     uint64_t given; /* bit i: field i of sl_job_fields was set */
     struct sl_arena text;

@@ -50,6 +50,7 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
         work->graph = host->graph;
         if (!*job->model)
             sl_job_resolve(job, "model", host->graph->name);
+        work->train.model_hash = sl_graph_model_hash(work->graph);
         resolve_sizes(job, work->graph);
         return SL_OK;
     }
@@ -57,6 +58,7 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
     SL_TRY(stored ? read_stored_model(work) : read_model(work, host));
     SL_TRY(sl_graph_autodiff(work->own_graph));
     work->graph = work->own_graph;
+    work->train.model_hash = sl_graph_model_hash(work->graph);
     if (!stored) /* model.model has its sizes as numbers */
         resolve_sizes(job, work->graph);
     return SL_OK;

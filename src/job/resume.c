@@ -33,7 +33,7 @@ static sl_err read_text(const char *run, const char *name, int64_t limit_bytes,
 }
 
 static sl_err read_run(const char *run, struct sl_arena *arena, struct sl_job_stored *out) {
-    out->has_checkpoint = sl_ckpt_exists(run);
+    SL_TRY(sl_ckpt_exists(run, &out->has_checkpoint));
     SL_TRY(read_text(run, "config.json", CONFIG_BYTES, arena, &out->config));
     SL_TRY(read_text(run, "model.model", SL_MODEL_FILE_BYTES, arena, &out->model));
     SL_TRY(read_text(run, "plan.plan", PLAN_BYTES, arena, &out->plan));

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "graph/model.h"
+#include "job/parts.h"
 #include "report/picture.h"
 
 #include <math.h>
@@ -158,6 +159,8 @@ static struct sl_session_config configure(struct training *t, const struct texts
         .keep = (int)job->keep,
         .resume = job->resume,
         .any_data = job->allow_change,
+        .from_step = job->from_step,
+        .read_config = t->work->stored ? t->work->stored->config : NULL,
         .peak_flops = t->watch->peak_flops,
         .stop = t->watch->stop,
         .ctx = t,
@@ -207,6 +210,16 @@ sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
     sl_text_free(&t.trace);
     free_texts(&texts);
     return err;
+}
+
+sl_err sl_job_verdict(const struct sl_job_outcome *outcome) {
+    const struct sl_session_result *r = &outcome->result;
+    if (!r->diverged)
+        return SL_OK;
+    return sl_fail(SL_ERR_REFUSED,
+                   "the run has diverged: its last %lld step%s skipped, because the gradients were "
+                   "not finite; try a smaller `lr` or `clip`, and look at `bad` in log.jsonl",
+                   (long long)r->last_skipped, r->last_skipped == 1 ? " was" : "s were");
 }
 
 void sl_job_outcome_free(struct sl_job_outcome *outcome) {

@@ -51,6 +51,8 @@ struct sl_job_outcome {
  * stuck: neither close `work` nor free the outcome. Free the outcome even after an error. */
 SL_MUST_CHECK sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
                                   struct sl_job_outcome *out);
+/* SL_ERR_REFUSED if the run has diverged: its last steps were skipped. */
+SL_MUST_CHECK sl_err sl_job_verdict(const struct sl_job_outcome *outcome);
 void sl_job_outcome_free(struct sl_job_outcome *outcome);
 
 #endif

@@ -1,6 +1,7 @@
 /* An even cut: runs of nodes in graph order, the largest as small as possible. */
 #include "plan/model.h"
 
+#include "graph/model.h"
 #include "pass/program.h"
 #include "plan/cut.h"
 
@@ -120,6 +121,12 @@ sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph
     if (plan->node_count != graph->forward_count)
         return sl_fail(SL_ERR_REFUSED, "the plan is for a model of %d nodes, %s has %d",
                        plan->node_count, graph->name, graph->forward_count);
+    if (plan->graph && plan->graph != sl_graph_model_hash(graph))
+        return sl_fail(
+            SL_ERR_REFUSED,
+            "the plan is for another model than %s: %s with the same number of nodes, but "
+            "another graph or other sizes; plan this one with 'sluice plan'",
+            graph->name, plan->model ? plan->model : "one");
     for (int s = 0; s < plan->stage_count; s++)
         for (int i = 0; i < plan->stages[s].node_count; i++)
             stage_of[plan->stages[s].nodes[i]] = s;

@@ -1,6 +1,7 @@
 /* A plan for a model: stages, edges, ties and bytes from the programs that will run. */
 #include "plan/model.h"
 
+#include "graph/model.h"
 #include "plan/bytes.h"
 
 #include <string.h>
@@ -120,6 +121,7 @@ sl_err sl_plan_from_model(struct sl_arena *arena, const struct sl_model_plan_spe
     struct sl_plan draft = {
         .model = spec->graph->name,
         .node_count = spec->graph->forward_count,
+        .graph = sl_graph_model_hash(spec->graph),
         .stages = d.stages,
         .stage_count = spec->stage_count,
         .edges = d.edges.at,

@@ -87,6 +87,7 @@ struct sl_seat {
 struct sl_plan {
     const char *model; /* or NULL */
     int node_count;    /* of the model; 0: stages have no nodes */
+    uint64_t graph;    /* sl_graph_model_hash of the model; 0: not known */
     const struct sl_stage *stages;
     int stage_count;
     const struct sl_edge *edges; /* skip edges are ordinary edges */

@@ -1,7 +1,7 @@
 /* Plan text: one line per thing, stages before edges and ties.
  *
  *     sluice-plan 1
- *     model gpt-tiny nodes 12
+ *     model gpt-tiny nodes 12 graph "576472d521d35183"
  *     schedule "1f1b"
  *     batch 64
  *     workers 3
@@ -15,6 +15,7 @@
  */
 #include "plan/text.h"
 
+#include "base/hash.h"
 #include "base/map.h"
 #include "base/vec.h"
 
@@ -190,6 +191,12 @@ static sl_err read_model(void *reader) {
     SL_TRY(take_word(r->lex, "nodes"));
     SL_TRY(take_range(r->lex, "nodes", 0, INT32_MAX, &value));
     r->draft.node_count = (int)value;
+    if (!sl_lex_is_name(r->lex, "graph"))
+        return SL_OK;
+    SL_TRY(sl_lex_next(r->lex));
+    SL_TRY(sl_lex_take_string(r->lex, "the hash of the graph in quotes", &name));
+    if (!sl_hash_parse(name, &r->draft.graph) || !r->draft.graph)
+        return sl_lex_fail(r->lex, "the hash of the graph must have 16 hexadecimal digits");
     return SL_OK;
 }
 
@@ -321,7 +328,11 @@ static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
 
 void sl_plan_write_lines(const struct sl_plan *plan, struct sl_text *out) {
     if (plan->model)
-        sl_text_printf(out, "model %s nodes %d\n", plan->model, plan->node_count);
+        sl_text_printf(out, "model %s nodes %d", plan->model, plan->node_count);
+    if (plan->model && plan->graph)
+        sl_text_printf(out, " graph \"%016llx\"", (unsigned long long)plan->graph);
+    if (plan->model)
+        sl_text_put(out, "\n");
     if (plan->schedule)
         sl_text_printf(out, "schedule \"%s\"\n", plan->schedule);
     if (plan->batch)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/lock.h"
 #include "graph/stats.h"
 #include "plan/pace.h"
 #include "run/log.h"
@@ -21,13 +22,17 @@ struct session {
     const struct sl_train_config *train; /* the runner's */
     bool is_root;                        /* rank 0 */
     struct sl_run_log log;
+    struct sl_ckpt_lock *lock;   /* of the run directory; NULL: not held */
+    struct sl_text skipped;      /* checkpoints that could not be loaded */
     struct sl_ckpt_saver *saver; /* NULL: no directory */
     int64_t saved_step;          /* -1: none yet */
     int64_t first_step, start_ns, steps_ns;
-    int64_t every;                  /* paced saves: steps between them, 0: not known yet */
-    double sample_flops;            /* forward and backward of one sample */
-    int64_t reported;               /* the last step that was logged and passed to on_step */
-    sl_err early_err;               /* of a report during run() */
+    int64_t every;       /* paced saves: steps between them, 0: not known yet */
+    double sample_flops; /* forward and backward of one sample */
+    int64_t reported;    /* the last step that was logged and passed to on_step */
+    sl_err early_err;    /* of a report during run() */
+    sl_err data_err;     /* of the samples of the next step */
+    struct sl_text data_message;
     struct sl_step_report *reports; /* [capacity] of a run() */
     int64_t capacity;
 };
@@ -69,17 +74,58 @@ static sl_err share(const struct session *s, void *value, int64_t size_bytes) {
     return s->runner->comm ? sl_comm_merge(s->runner->comm, value, size_bytes) : SL_OK;
 }
 
-/* Starts from initial values, from given weights, or from the last checkpoint. */
-static sl_err start(struct session *s) {
-    const struct sl_session_config *c = s->config;
-    bool exists = s->is_root && c->run && sl_ckpt_exists(c->run);
+/* Another run may have written to the directory since the caller read it. */
+static sl_err check_config(const struct sl_session_config *c) {
+    struct sl_text path = {0};
+    char *text = NULL;
+    size_t length;
+    if (!c->read_config)
+        return SL_OK;
+    sl_text_printf(&path, "%s/config.json", c->run);
+    sl_err err = sl_file_read(path.at, INT64_MAX / 2, &text, &length);
+    if (err == SL_OK && strcmp(text, c->read_config) != 0)
+        err = sl_fail(SL_ERR_REFUSED,
+                      "%s changed while it was opened: another run used it; try again", path.at);
+    free(text);
+    sl_text_free(&path);
+    return err;
+}
+
+static sl_err refuse_second(const struct sl_session_config *c, bool exists) {
     if (exists && !c->resume)
         return sl_fail(SL_ERR_REFUSED,
                        "%s holds a run already; continue it with `resume`, or choose another `out`",
                        c->run);
+    if (!exists && c->from_step > 0)
+        return sl_fail(SL_ERR_INPUT, "%s has no checkpoint, and none of step %lld", c->run,
+                       (long long)c->from_step);
+    return SL_OK;
+}
+
+/* Rank 0: locks the run directory before it reads or writes there. */
+static sl_err take_run(struct session *s, bool *exists) {
+    const struct sl_session_config *c = s->config;
+    *exists = false;
+    if (!c->run || !s->is_root)
+        return SL_OK;
+    SL_TRY(sl_ckpt_exists(c->run, exists));
+    SL_TRY(refuse_second(c, *exists));
+    SL_TRY(make_directory(c->run));
+    SL_TRY(sl_ckpt_lock_take(c->run, &s->lock));
+    SL_TRY(check_config(c));
+    SL_TRY(sl_ckpt_exists(c->run, exists)); /* the last holder may have saved */
+    return refuse_second(c, *exists);
+}
+
+/* Starts from initial values, from given weights, or from a checkpoint. */
+static sl_err start(struct session *s) {
+    const struct sl_session_config *c = s->config;
+    bool exists;
+    SL_TRY(take_run(s, &exists));
     SL_TRY(share(s, &exists, sizeof exists));
     if (exists) {
-        struct sl_ckpt_source source = {.run = c->run, .any_data = c->any_data};
+        struct sl_ckpt_source source = {
+            .run = c->run, .any_data = c->any_data, .step = c->from_step, .skipped = &s->skipped};
         SL_TRY(sl_run_runner_load(s->runner, &source));
         s->result->resumed = true;
         s->saved_step = step_of(s);
@@ -91,7 +137,6 @@ static sl_err start(struct session *s) {
     }
     if (!c->run || !s->is_root)
         return SL_OK;
-    SL_TRY(make_directory(c->run));
     SL_TRY(write_file_in(c->run, "config.json", c->config)); /* a resumed run may have changes */
     if (!exists)
         SL_TRY(write_file_in(c->run, "model.model", c->model));
@@ -201,6 +246,21 @@ static sl_err report_step(struct session *s, struct sl_step_report *report) {
     return s->log.jsonl ? sl_run_log_step(&s->log, report) : SL_OK;
 }
 
+static void count_skipped(struct sl_session_result *result, const struct sl_step_report *report) {
+    result->skipped += report->skipped;
+    if (!report->skipped)
+        result->last_skipped = 0;
+    else if (report->bad.kind != SL_BAD_SCALE)
+        result->last_skipped++;
+}
+
+/* One bad batch at the end is no divergence. */
+static bool has_diverged(const struct sl_session_result *result) {
+    enum { TAIL = 3 };
+    return result->last_skipped >= TAIL ||
+           (result->last_skipped > 0 && result->last_skipped == result->steps_done);
+}
+
 /* After a step: its report, evaluation, checkpoint. */
 static sl_err after_step(struct session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
@@ -208,6 +268,7 @@ static sl_err after_step(struct session *s, struct sl_step_report *report) {
     s->result->steps_done++;
     s->steps_ns += report->dur_ns;
     s->result->last_loss = report->loss;
+    count_skipped(s->result, report);
     bool last = report->step == s->train->steps;
     if (s->train->eval_every > 0 && (due(s->train->eval_every, report->step) || last))
         SL_TRY(evaluate(s));
@@ -235,10 +296,27 @@ static sl_err log_staleness(struct session *s) {
     return err;
 }
 
+/* Steps, at most run_length, whose samples can be read. A step that fails in the middle leaves no
+ * state that could be saved. An asynchronous pipeline must not pause: its steps are not checked. */
+static int64_t readable_steps(struct session *s) {
+    const struct sl_train_config *c = s->train;
+    int64_t length = run_length(s, s->runner->max_steps), good = 0;
+    if (!s->is_root || !s->runner->is_synchronous)
+        return s->is_root ? length : 0;
+    int64_t sample = s->runner->row->place(s->runner->ctx).sample;
+    while (good < length && s->data_err == SL_OK) {
+        s->data_err = sl_data_verify(c->data, SL_DATA_TRAIN, sample, c->batch);
+        sample += c->batch;
+        good += s->data_err == SL_OK;
+    }
+    if (s->data_err != SL_OK)
+        sl_text_put(&s->data_message, sl_err_message());
+    return good;
+}
+
 /* One run() of the runner and the reports of its steps. */
-static sl_err run_some(struct session *s) {
+static sl_err run_some(struct session *s, int64_t count) {
     const struct sl_runner *r = s->runner;
-    int64_t count = run_length(s, r->max_steps);
     if (count > s->capacity) {
         s->reports = sl_realloc(s->reports, (size_t)count * sizeof *s->reports);
         s->capacity = count;
@@ -258,10 +336,13 @@ static sl_err run_some(struct session *s) {
  * save. */
 struct turn {
     bool stop, save;
+    int64_t steps; /* of the next run(); 0: the data of the next step cannot be read */
 };
 
-static sl_err agree_on_turn(const struct session *s, struct turn *turn) {
-    *turn = (struct turn){.stop = s->config->stop && *s->config->stop, .save = is_save_due(s)};
+static sl_err agree_on_turn(struct session *s, struct turn *turn) {
+    *turn = (struct turn){.stop = s->config->stop && *s->config->stop,
+                          .save = is_save_due(s),
+                          .steps = readable_steps(s)};
     return share(s, turn, sizeof *turn);
 }
 
@@ -270,13 +351,17 @@ static sl_err run_steps(struct session *s) {
     s->first_step = step_of(s);
     s->start_ns = sl_clock_ns();
     SL_TRY(agree_on_turn(s, &turn));
-    while (step_of(s) < s->train->steps && !turn.stop) {
-        SL_TRY(run_some(s));
+    while (step_of(s) < s->train->steps && !turn.stop && turn.steps) {
+        SL_TRY(run_some(s, turn.steps));
         SL_TRY(agree_on_turn(s, &turn));
         if (turn.save && !turn.stop)
             SL_TRY(save(s, false));
     }
-    return save(s, true);
+    SL_TRY(save(s, true));
+    if (s->data_err != SL_OK)
+        return sl_fail(s->data_err, "step %lld: %s%s", (long long)step_of(s) + 1,
+                       s->data_message.at, s->saver ? " (the steps before it are saved)" : "");
+    return SL_OK;
 }
 
 static void report_early(void *session, const struct sl_step_report *report) {
@@ -309,7 +394,8 @@ static int64_t predict_bytes(const struct session *s) {
     const struct sl_session_config *c = s->config;
     bool any = c->run || c->init;
     return s->runner->row->predicted_bytes(s->runner->ctx, any) + sl_data_bytes(s->train->data) +
-           sl_ckpt_saver_bytes(s->saver) + (any && s->is_root ? SL_CKPT_BUFFER_BYTES : 0);
+           sl_data_verify_bytes(s->train->data) + sl_ckpt_saver_bytes(s->saver) +
+           (any && s->is_root ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
 /* The prediction for every rank of a pipeline. The allowance for small objects (lists,
@@ -327,7 +413,8 @@ static sl_err report_start(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s),
                                      .params = count_params(s->train->graph),
-                                     .copy_bytes = sl_ckpt_saver_bytes(s->saver)};
+                                     .copy_bytes = sl_ckpt_saver_bytes(s->saver),
+                                     .skipped = s->skipped.length ? s->skipped.at : ""};
     struct sl_arena arena = {0};
     sl_err err = SL_OK;
     start.worker_bytes = s->runner->row->worker_bytes(s->runner->ctx, &start.worker_count);
@@ -363,6 +450,7 @@ static sl_err run_session(struct session *s) {
         s->result->audit = r->row->audit(r->ctx);
     s->result->stopped = step_of(s) < s->train->steps;
     s->result->step = step_of(s);
+    s->result->diverged = !s->result->stopped && has_diverged(s->result);
     if (c->on_end)
         c->on_end(c->ctx);
     return SL_OK;
@@ -381,6 +469,9 @@ sl_err sl_run_session_run(const struct sl_session_config *config, const struct s
     sl_err err = run_session(&s);
     sl_ckpt_saver_close(s.saver);
     sl_run_log_close(&s.log);
+    sl_ckpt_lock_release(s.lock);
+    sl_text_free(&s.skipped);
+    sl_text_free(&s.data_message);
     runner->row->attach(runner->ctx, &(struct sl_run_hooks){0});
     free(s.reports);
     return err;

@@ -8,6 +8,7 @@
  *   RUN/log.jsonl                one line per step, evaluation, staleness measurement
  *   RUN/events.out.tfevents...   the same scalars for TensorBoard
  *   RUN/ckpt/                    checkpoints (ckpt/ckpt.h)
+ *   RUN/lock                     the process that writes to the run (ckpt/lock.h)
  */
 #ifndef SL_RUN_SESSION_H
 #define SL_RUN_SESSION_H
@@ -24,6 +25,7 @@ struct sl_session_start {
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
     int worker_count;
     const int64_t *rank_bytes; /* [ranks] of a pipeline: predicted for each process, else NULL */
+    const char *skipped;       /* checkpoints that were skipped, and why, one per line; "": none */
 };
 
 /* Files and callbacks are those of rank 0, except on_end. */
@@ -43,8 +45,10 @@ struct sl_session_config {
     bool save_stops; /* the run waits until a checkpoint is durable; else it continues meanwhile */
     int keep;        /* checkpoints */
     bool resume;
-    bool any_data;     /* a resumed run may have other data */
-    double peak_flops; /* per second that the cores in use can reach; 0: not known */
+    bool any_data;           /* a resumed run may have other data */
+    int64_t from_step;       /* resume from the checkpoint of this step; 0: the newest whole one */
+    const char *read_config; /* config.json as the caller read it for a resume; NULL: not read */
+    double peak_flops;       /* per second that the cores in use can reach; 0: not known */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);
@@ -61,8 +65,11 @@ struct sl_session_config {
 };
 
 struct sl_session_result {
-    int64_t steps_done; /* in this session */
-    int64_t step;       /* of the run */
+    int64_t steps_done;   /* in this session */
+    int64_t step;         /* of the run */
+    int64_t skipped;      /* of steps_done: their gradient was not finite */
+    int64_t last_skipped; /* so many at the end, not counting those that the loss scale caused */
+    bool diverged;        /* the run has ended, and its last steps were all skipped */
     bool stopped, was_finished, resumed;
     bool abandoned; /* set by sl_pipe_session_run: a worker is stuck, its memory must stay */
     double last_loss, best_eval, last_eval; /* NAN: none */

@@ -106,7 +106,8 @@ struct sl_ckpt_place sl_run_place(const struct sl_train_config *config, int64_t 
     struct sl_ckpt_place place = {.step = step,
                                   .sample = sample,
                                   .seed = config->seed,
-                                  .data = sl_data_fingerprint(config->data)};
+                                  .data = sl_data_fingerprint(config->data),
+                                  .model = config->model_hash};
     struct sl_text text = {0};
     if (!config->loss_scale.dynamic)
         return place;

@@ -45,6 +45,7 @@ enum { SL_KINDS_MAX = 8 };
 struct sl_train_config {
     const struct sl_graph *graph;      /* differentiated; to evaluate only: the eval graph */
     const struct sl_graph *eval_graph; /* or NULL */
+    uint64_t model_hash;               /* of `graph`, for checkpoints; 0: not known */
     const struct sl_data *data;
     const struct sl_device_row *device;
     /* Pipelines over several kinds of device: worker w computes on kinds[w mod kind_count];

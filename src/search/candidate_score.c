@@ -116,6 +116,7 @@ sl_err sl_search_candidate_plan(struct sl_arena *arena, const struct sl_candidat
         memory[w] = p->memory ? p->memory[detail->device_of[w]] : 0;
     struct sl_plan draft = {.model = p->model,
                             .node_count = p->graph_nodes,
+                            .graph = p->graph_hash,
                             .stages = stages,
                             .stage_count = detail->c.stage_count,
                             .edges = detail->edges,

@@ -7,6 +7,7 @@
 
 #include "base/vec.h"
 #include "graph/blocks.h"
+#include "graph/model.h"
 #include "pass/program.h"
 
 #include <math.h>
@@ -354,6 +355,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
     b.precision = spec->precision ? spec->precision : sl_search_precision_find("fp32");
     *p =
         (struct sl_problem){.model = spec->graph->name,
+                            .graph_hash = sl_graph_model_hash(spec->graph),
                             .graph_nodes = spec->graph->forward_count,
                             .machine = spec->machine,
                             .batch = spec->batch,
