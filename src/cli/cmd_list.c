@@ -12,10 +12,10 @@
 #include "optim/lr.h"
 #include "optim/policy.h"
 #include "peers/peers.h"
+#include "planners/registry.h"
 #include "profile/devices.h"
 #include "report/model.h"
 #include "sched/schedule.h"
-#include "search/planner.h"
 
 #include <string.h>
 
@@ -130,8 +130,8 @@ static sl_err fill_cost_models(const struct sl_args *args, struct sl_listing *li
 
 static sl_err fill_planners(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; sl_search_planners[i]; i++)
-        add_row(list, sl_search_planners[i]->name, NULL, sl_search_planners[i]->brief);
+    for (int i = 0; sl_planners_rows[i]; i++)
+        add_row(list, sl_planners_rows[i]->name, NULL, sl_planners_rows[i]->brief);
     return SL_OK;
 }
 

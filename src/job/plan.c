@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "device/device.h"
 #include "job/defaults.h"
+#include "planners/registry.h"
 #include "profile/machine_file.h"
 #include "sched/schedule.h"
 
@@ -166,7 +167,7 @@ static sl_err build_spec(const struct planning *p, struct sl_job_planned *out) {
                                         .optim = p->optim,
                                         .threads = p->cost ? p->cost->threads : 1,
                                         .what_if = r->what_if};
-    SL_TRY(sl_search_planner_find(SL_JOB_OR(r->planner, "sluice"), &out->spec.planner));
+    SL_TRY(sl_planners_find(SL_JOB_OR(r->planner, "sluice"), &out->spec.planner));
     if (!automatic)
         SL_TRY(sl_sched_row_require(r->schedule, &row));
     out->spec.query = (struct sl_search_query){.problem = p->problem,

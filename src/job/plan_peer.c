@@ -3,7 +3,7 @@
 #include "interop/importer.h"
 #include "job/defaults.h"
 #include "job/plan.h"
-#include "search/planner.h"
+#include "planners/registry.h"
 
 #include <string.h>
 
@@ -101,7 +101,7 @@ static sl_err build_query(const struct sl_job_peer_request *r, const struct sl_l
 }
 
 static sl_err find_planner(const char *name, const struct sl_planner **out) {
-    SL_TRY(sl_search_planner_find(name, out));
+    SL_TRY(sl_planners_find(name, out));
     if (!(*out)->plans_imported)
         return sl_fail(SL_ERR_REFUSED, "`planner`: '%s' plans models; even and sluice plan files",
                        name);

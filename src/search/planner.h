@@ -4,8 +4,7 @@
  *
  * Every planner adds its candidates to a pool, which simulates the promising ones and keeps the
  * best: all planners are scored by one rule. `sluice` adds what all others add and more, so it
- * never loses to any of them. Adding a planner: a planner_*.c with a row, and a line in
- * registry.c.
+ * never loses to any of them. The rows are in planners/.
  */
 #ifndef SL_SEARCH_PLANNER_H
 #define SL_SEARCH_PLANNER_H
@@ -60,17 +59,13 @@ struct sl_search_result {
 
 struct sl_planner {
     const char *name, *brief;
-    const char *old_name; /* still accepted by sl_search_planner_find; NULL: none */
+    const char *old_name; /* still accepted by sl_planners_find (planners/registry.h); NULL: none */
     bool plans_imported;  /* also plans imported files (peers/) */
     bool even_stages;     /* of an imported file: sl_peers_cost_model.even instead of its search */
     int64_t replays;      /* passes of runners-up simulated without folding; 0: the default */
     sl_err (*run)(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out);
 };
-
-extern const struct sl_planner *const sl_search_planners[]; /* alphabetical; ends with NULL */
-/* SL_ERR_USAGE with the nearest name. */
-SL_MUST_CHECK sl_err sl_search_planner_find(const char *name, const struct sl_planner **out);
 
 /* ---- questions about a query ---- */
 

@@ -37,20 +37,8 @@ bool sl_search_pool_cannot_win(const struct sl_search_pool *pool, const char *sc
 void sl_search_pool_progress(const struct sl_search_pool *pool, const char *phase);
 void sl_search_pool_close(struct sl_search_pool *pool);
 
-/* ---- the parts of planners that `sluice` also uses ---- */
+/* ---- improving what the pool has ---- */
 
-void sl_search_add_even(struct sl_search_pool *pool);
-void sl_search_add_2bw(struct sl_search_pool *pool);
-void sl_search_add_hetpipe(struct sl_search_pool *pool);
-/* The cut planners of planner_cuts.c, one after the other; `each` is called after each of them. */
-void sl_search_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool));
-/* Balanced stages of equal width, for every depth and width (uniform.c). */
-void sl_search_add_uniform(struct sl_search_pool *pool);
-/* Variants of the candidates in the pool: no recomputation where the stage should fit without. */
-void sl_search_add_less_recompute(struct sl_search_pool *pool);
-/* Cuts `order` into at most `stages` runs of nearly equal time; returns how many. */
-int sl_search_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
-                       int *stage_of);
 /* Branch and bound over sequences of downsets, then hill climbing (branch_and_bound.c). */
 void sl_search_branch_and_bound(struct sl_search_pool *pool,
                                 const struct sl_search_downsets *downsets, const char *planner);

@@ -35,7 +35,7 @@ done
 export CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
 (cd "$tree" && cmake --preset release -DSL_WITH_CUDA=OFF -DSL_WITH_MPI=OFF) >"$work/log" 2>&1 || fail "cmake"
 tests=(table.op_grad table.op_shape table.sched_rows table.optim table.importers table.device_optim
-    unit.search.planner_oracle unit.pipe.policy_mt unit.data.cursor)
+    unit.planners.oracle unit.pipe.policy_mt unit.data.cursor)
 targets=(sluice)
 for test in "${tests[@]}"; do targets+=("tests/$test"); done
 ninja -C "$tree/build/release" "${targets[@]}" >"$work/log" 2>&1 || fail "the build"

@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_PROBLEM_CASES_H
 #define SL_TESTS_PROBLEM_CASES_H
 
-#include "search/planner.h"
+#include "planners/registry.h"
 #include "support/sched_cases.h"
 
 struct problem_size {

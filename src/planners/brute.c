@@ -1,7 +1,7 @@
 /* brute: simulates every partition of the units into stages, every order of the stages, true edges
  * and chain, every width, every choice of recomputation, both orders of workers, every placement.
  * The oracle of the other planners on small problems; shares no code with their searches. */
-#include "search/pool.h"
+#include "planners/parts.h"
 
 #include <string.h>
 
@@ -172,7 +172,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     return SL_OK;
 }
 
-const struct sl_planner sl_search_planner_brute = {
+const struct sl_planner sl_planners_brute = {
     .name = "brute",
     .brief = "everything, for small graphs: the oracle of the others",
     .run = run,

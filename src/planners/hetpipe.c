@@ -1,8 +1,8 @@
 /* hetpipe: virtual workers of one device of each kind, the same pipeline in each of them (Park et
  * al. 2020 (HetPipe), equal distribution). Its other policies cut every virtual worker differently,
  * which one plan cannot express. On machines of one kind a virtual worker is a host. */
+#include "planners/parts.h"
 #include "search/cuts.h"
-#include "search/pool.h"
 
 /* Devices by virtual worker: order[v * depth + i]. Returns the number of virtual workers. */
 static int deal(const struct sl_machine *m, int *order, int *depth) {
@@ -76,7 +76,7 @@ static void add_size(struct sl_search_pool *pool, const struct sl_search_downset
     sl_arena_free(&arena);
 }
 
-void sl_search_add_hetpipe(struct sl_search_pool *pool) {
+void sl_planners_add_hetpipe(struct sl_search_pool *pool) {
     struct sl_arena arena = {0};
     struct sl_search_downsets downsets;
     const char *one[SL_QUERY_SCHEDULES];
@@ -90,13 +90,13 @@ void sl_search_add_hetpipe(struct sl_search_pool *pool) {
 static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out) {
     struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
-    sl_search_add_hetpipe(&pool);
+    sl_planners_add_hetpipe(&pool);
     sl_search_pool_simulate(&pool);
     sl_search_pool_close(&pool);
     return SL_OK;
 }
 
-const struct sl_planner sl_search_planner_hetpipe = {
+const struct sl_planner sl_planners_hetpipe = {
     .name = "hetpipe",
     .brief = "equal virtual workers of mixed devices (HetPipe, equal distribution)",
     .run = run,

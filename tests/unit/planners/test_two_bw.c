@@ -17,7 +17,7 @@ static struct sl_search_result plan(struct sl_arena *arena, const struct sl_prob
     struct sl_search_result result = {0};
     struct sl_search_query query = {
         .problem = p, .schedule = schedule, .threads = 1, .effort = effort};
-    assert_int_equal(sl_search_planner_find(name, &planner), SL_OK);
+    assert_int_equal(sl_planners_find(name, &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }

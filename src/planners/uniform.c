@@ -1,7 +1,7 @@
 /* Uniform pipelines: stages of nearly equal time in one topological order, all equally wide, with
  * as little recomputation as memory allows. Their simulation folds (candidate.h), so many can be
  * tried even on large machines. */
-#include "search/pool.h"
+#include "planners/parts.h"
 
 struct uniform {
     struct sl_search_pool *pool;
@@ -27,7 +27,7 @@ static void add_less_recompute(struct sl_search_pool *pool, const struct sl_cand
     sl_arena_free(&arena);
 }
 
-void sl_search_add_less_recompute(struct sl_search_pool *pool) {
+void sl_planners_add_less_recompute(struct sl_search_pool *pool) {
     for (int64_t i = 0, count = pool->at.count; i < count; i++) {
         struct sl_candidate c = pool->at.at[i].c;
         for (int s = 0; s < c.stage_count; s++)
@@ -55,7 +55,7 @@ static void add_depth(struct uniform *s, struct sl_candidate *c, int depth) {
     int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
     int max = p->straight ? 1 : p->machine->device_count / depth, power = 1, even = 1;
     max = max > micros ? (int)micros : max;
-    c->stage_count = sl_search_even_cut(p, s->order, c->size, depth, s->stage_of);
+    c->stage_count = sl_planners_even_cut(p, s->order, c->size, depth, s->stage_of);
     while (2 * power <= max)
         power *= 2;
     for (int w = 1; w <= max; w++)
@@ -72,7 +72,7 @@ static int64_t longest(struct uniform *s, int size, int depth) {
     const struct sl_problem *p = s->pool->query->problem;
     const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
     int64_t sum = 0, max = 0;
-    sl_search_even_cut(p, s->order, size, depth, s->stage_of);
+    sl_planners_even_cut(p, s->order, size, depth, s->stage_of);
     for (int i = 0; i < p->unit_count; i++) {
         int u = s->order[i];
         sum = i && s->stage_of[u] != s->stage_of[s->order[i - 1]] ? 0 : sum;
@@ -95,7 +95,7 @@ static bool tries_depth(struct uniform *s, int size, int depth, int64_t *shortes
     return odd == 1 || odd == 3 || shorter;
 }
 
-void sl_search_add_uniform(struct sl_search_pool *pool) {
+void sl_planners_add_uniform(struct sl_search_pool *pool) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     const char *one[SL_QUERY_SCHEDULES];

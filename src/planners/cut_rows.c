@@ -13,8 +13,8 @@
  * These rows search the space of a published planner under Sluice's own costs. The authors' cost
  * models, for imported files, are in peers/; the importers are in interop/.
  */
+#include "planners/parts.h"
 #include "search/cuts.h"
-#include "search/pool.h"
 
 struct rules {
     const char *name;
@@ -76,7 +76,7 @@ static sl_err add(struct sl_search_pool *pool, const struct rules *r) {
     return SL_OK;
 }
 
-void sl_search_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool)) {
+void sl_planners_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool)) {
     enum { LARGE = 256 }; /* units; listing all downsets of more takes long */
     bool large = pool->query->problem->unit_count > LARGE;
     for (int i = 0; i < SL_COUNT(table) && !sl_search_query_timed_out(pool->query); i++) {
@@ -104,7 +104,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
                                struct sl_search_result *out) {                                     \
         return run(arena, query, out, &table[index]);                                              \
     }                                                                                              \
-    const struct sl_planner sl_search_planner_##c_name
+    const struct sl_planner sl_planners_##c_name
 
 ROW(graphpipe, 0) = {
     .name = "graphpipe",

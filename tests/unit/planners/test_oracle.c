@@ -60,7 +60,7 @@ static struct sl_search_result plan(struct sl_arena *arena, const struct sl_prob
     struct sl_search_result result = {0};
     struct sl_search_query query = {
         .problem = p, .schedule = schedule, .threads = 1, .effort = effort};
-    assert_int_equal(sl_search_planner_find(name, &planner), SL_OK);
+    assert_int_equal(sl_planners_find(name, &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }
@@ -230,14 +230,13 @@ static void never_loses(void **state) {
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_search_result ours = plan(&arena, p, "sluice", schedule, 0);
-        for (int k = 0; sl_search_planners[k]; k++) {
-            if (strcmp(sl_search_planners[k]->name, "brute") == 0)
+        for (int k = 0; sl_planners_rows[k]; k++) {
+            if (strcmp(sl_planners_rows[k]->name, "brute") == 0)
                 continue;
-            struct sl_search_result other =
-                plan(&arena, p, sl_search_planners[k]->name, schedule, 0);
+            struct sl_search_result other = plan(&arena, p, sl_planners_rows[k]->name, schedule, 0);
             if (other.found && (!ours.found || ours.best.score.step_ns > other.best.score.step_ns))
                 fail_msg("case %lld: %s finds %lld, sluice %lld", (long long)i,
-                         sl_search_planners[k]->name, (long long)other.best.score.step_ns,
+                         sl_planners_rows[k]->name, (long long)other.best.score.step_ns,
                          (long long)ours.best.score.step_ns);
         }
         sl_arena_free(&arena);

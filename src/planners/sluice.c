@@ -1,8 +1,8 @@
 /* sluice: everything the others add, plans along the graph with replicas and recomputation for
  * every schedule and micro-batch size, then branch and bound on simulated time. */
+#include "planners/parts.h"
 #include "search/bound.h"
 #include "search/cuts.h"
-#include "search/pool.h"
 
 #include "base/par.h"
 
@@ -109,13 +109,13 @@ static void simulate_cuts(struct sl_search_pool *pool) {
 
 /* The candidates of the other planners, each with a budget of its own. */
 static void simulate_others(struct sl_search_pool *pool) {
-    sl_search_add_even(pool);
+    sl_planners_add_even(pool);
     sl_search_pool_simulate(pool);
-    sl_search_add_2bw(pool);
+    sl_planners_add_2bw(pool);
     sl_search_pool_simulate(pool);
-    sl_search_add_hetpipe(pool);
+    sl_planners_add_hetpipe(pool);
     sl_search_pool_simulate(pool);
-    sl_search_add_cuts(pool, simulate_cuts);
+    sl_planners_add_cuts(pool, simulate_cuts);
 }
 
 static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
@@ -128,8 +128,8 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     sl_search_downsets_build(&scratch, p, max, &downsets);
     simulate_others(&pool);
     sl_search_pool_progress(&pool, "uniform pipelines");
-    sl_search_add_uniform(&pool);
-    sl_search_add_less_recompute(&pool);
+    sl_planners_add_uniform(&pool);
+    sl_planners_add_less_recompute(&pool);
     sl_search_pool_simulate(&pool);
     add_own(&pool, &downsets);
     sl_search_pool_simulate(&pool);
@@ -150,7 +150,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     return SL_OK;
 }
 
-const struct sl_planner sl_search_planner_sluice = {
+const struct sl_planner sl_planners_sluice = {
     .name = "sluice",
     .brief = "the default: graphs of stages, replicas, recomputation, simulated time",
     .plans_imported = true,

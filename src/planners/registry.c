@@ -1,35 +1,36 @@
 /* The table of planners, in alphabetical order. */
+#include "planners/registry.h"
+
 #include "base/log.h"
-#include "search/planner.h"
 
 #include <string.h>
 
 /* One line per planner, in alphabetical order. */
 /* clang-format off */
 #define ROWS(ROW) \
-    ROW(sl_search_planner_2bw) \
-    ROW(sl_search_planner_brute) \
-    ROW(sl_search_planner_even) \
-    ROW(sl_search_planner_graphpipe) \
-    ROW(sl_search_planner_hetpipe) \
-    ROW(sl_search_planner_pipedream_dp) \
-    ROW(sl_search_planner_piper_dp) \
-    ROW(sl_search_planner_sluice)
+    ROW(sl_planners_2bw) \
+    ROW(sl_planners_brute) \
+    ROW(sl_planners_even) \
+    ROW(sl_planners_graphpipe) \
+    ROW(sl_planners_hetpipe) \
+    ROW(sl_planners_pipedream_dp) \
+    ROW(sl_planners_piper_dp) \
+    ROW(sl_planners_sluice)
 /* clang-format on */
 
 #define DECLARE(row) extern const struct sl_planner row;
 ROWS(DECLARE)
 #define POINT(row) &(row),
-const struct sl_planner *const sl_search_planners[] = {ROWS(POINT) NULL};
+const struct sl_planner *const sl_planners_rows[] = {ROWS(POINT) NULL};
 
 static const char *planner_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_search_planners[i]->name;
+    return sl_planners_rows[i]->name;
 }
 
 static const struct sl_planner *find(const char *name) {
-    for (int i = 0; sl_search_planners[i]; i++) {
-        const struct sl_planner *row = sl_search_planners[i];
+    for (int i = 0; sl_planners_rows[i]; i++) {
+        const struct sl_planner *row = sl_planners_rows[i];
         if (strcmp(row->name, name) == 0)
             return row;
         if (row->old_name && strcmp(row->old_name, name) == 0) {
@@ -40,9 +41,9 @@ static const struct sl_planner *find(const char *name) {
     return NULL;
 }
 
-sl_err sl_search_planner_find(const char *name, const struct sl_planner **out) {
+sl_err sl_planners_find(const char *name, const struct sl_planner **out) {
     int count = 0;
-    while (sl_search_planners[count])
+    while (sl_planners_rows[count])
         count++;
     *out = find(name);
     if (*out)

@@ -1,5 +1,5 @@
 /* GraphPipe's dynamic program and bisection (graphpipe.h). */
-#include "search/graphpipe_parts.h"
+#include "planners/graphpipe_parts.h"
 
 #include "base/clock.h"
 
@@ -17,7 +17,7 @@ enum {
 struct solver {
     struct sl_arena *arena; /* scratch */
     const struct sl_problem *p;
-    const struct sl_graphpipe_rules *rules;
+    const struct sl_planners_graphpipe_rules *rules;
     struct sl_search_memory_rule rule;
     int64_t micros, size, limit; /* limit: ns of an iteration, of this run */
     int grain, devices;          /* a device of the program stands for `grain` devices */
@@ -71,20 +71,21 @@ static int max_width(const struct solver *s, int devices) { return s->p->straigh
 static void fill_sums(struct solver *s, int count, struct sl_cut_stage *out) {
     for (int i = 0; i < count; i++)
         s->inside[s->set[i]] = true;
-    sl_search_graphpipe_sums(s->p, s->rules, s->inside, s->set, count, out);
+    sl_planners_graphpipe_sums(s->p, s->rules, s->inside, s->set, count, out);
     for (int i = 0; i < count; i++)
         s->inside[s->set[i]] = false;
 }
 
-static int collect(struct solver *s, const struct sl_graphpipe_part *part, int child, int count) {
-    const struct sl_graphpipe_part *c = part->children[child];
+static int collect(struct solver *s, const struct sl_planners_graphpipe_part *part, int child,
+                   int count) {
+    const struct sl_planners_graphpipe_part *c = part->children[child];
     memcpy(s->set + count, c->units, sizeof *s->set * (size_t)c->unit_count);
     return count + c->unit_count;
 }
 
 /* Children [from, to) of a series as one stage. */
-static const struct sl_cut_stage *run_sums(struct solver *s, const struct sl_graphpipe_part *part,
-                                           int from, int to) {
+static const struct sl_cut_stage *
+run_sums(struct solver *s, const struct sl_planners_graphpipe_part *part, int from, int to) {
     int at = from * (part->child_count + 1) + to, count = 0;
     if (!part->known[at]) {
         for (int c = from; c < to; c++)
@@ -98,42 +99,44 @@ static const struct sl_cut_stage *run_sums(struct solver *s, const struct sl_gra
 /* ---- sets of branches ---- */
 
 /* The next set after `set` that contains the first branch of `all`; 0: that was the last one. */
-static int next_set(const struct sl_graphpipe_part *part, int all, int set) {
-    if (!sl_graphpipe_has_subsets(part))
+static int next_set(const struct sl_planners_graphpipe_part *part, int all, int set) {
+    if (!sl_planners_graphpipe_has_subsets(part))
         return set + 1 < part->child_count + 1 ? set + 1 : 0;
     int first = all & -all, rest = all & ~first;
     int next = ((set & ~first) - rest) & rest; /* subsets of `rest`, ascending */
     return next ? next | first : 0;
 }
 
-static int first_set(const struct sl_graphpipe_part *part, int all) {
-    return sl_graphpipe_has_subsets(part) ? all & -all : all + 1;
+static int first_set(const struct sl_planners_graphpipe_part *part, int all) {
+    return sl_planners_graphpipe_has_subsets(part) ? all & -all : all + 1;
 }
 
 /* `all` without `set`. Of many branches: `all` is the first branch left, `set` the end. */
-static int without(const struct sl_graphpipe_part *part, int all, int set) {
-    return sl_graphpipe_has_subsets(part) ? all & ~set : set;
+static int without(const struct sl_planners_graphpipe_part *part, int all, int set) {
+    return sl_planners_graphpipe_has_subsets(part) ? all & ~set : set;
 }
 
-static bool is_empty(const struct sl_graphpipe_part *part, int all) {
-    return sl_graphpipe_has_subsets(part) ? !all : all == part->child_count;
+static bool is_empty(const struct sl_planners_graphpipe_part *part, int all) {
+    return sl_planners_graphpipe_has_subsets(part) ? !all : all == part->child_count;
 }
 
-static int lowest(const struct sl_graphpipe_part *part, int all) {
-    return sl_graphpipe_has_subsets(part) ? __builtin_ctz((unsigned)all) : all;
+static int lowest(const struct sl_planners_graphpipe_part *part, int all) {
+    return sl_planners_graphpipe_has_subsets(part) ? __builtin_ctz((unsigned)all) : all;
 }
 
-static bool holds(const struct sl_graphpipe_part *part, int all, int set, int branch) {
-    return sl_graphpipe_has_subsets(part) ? set >> branch & 1 : branch >= all && branch < set;
+static bool holds(const struct sl_planners_graphpipe_part *part, int all, int set, int branch) {
+    return sl_planners_graphpipe_has_subsets(part) ? set >> branch & 1
+                                                   : branch >= all && branch < set;
 }
 
-static int whole(const struct sl_graphpipe_part *part) {
-    return sl_graphpipe_has_subsets(part) ? (1 << part->child_count) - 1 : 0;
+static int whole(const struct sl_planners_graphpipe_part *part) {
+    return sl_planners_graphpipe_has_subsets(part) ? (1 << part->child_count) - 1 : 0;
 }
 
-static const struct sl_cut_stage *set_sums(struct solver *s, const struct sl_graphpipe_part *part,
-                                           int all, int set) {
-    int at = sl_graphpipe_has_subsets(part) ? set : all * (part->child_count + 1) + set, count = 0;
+static const struct sl_cut_stage *
+set_sums(struct solver *s, const struct sl_planners_graphpipe_part *part, int all, int set) {
+    int at = sl_planners_graphpipe_has_subsets(part) ? set : all * (part->child_count + 1) + set,
+        count = 0;
     if (!part->known[at]) {
         for (int c = 0; c < part->child_count; c++)
             if (holds(part, all, set, c))
@@ -146,16 +149,16 @@ static const struct sl_cut_stage *set_sums(struct solver *s, const struct sl_gra
 
 /* ---- the dynamic program ---- */
 
-static struct sl_graphpipe_entry *entry_at(const struct solver *s,
-                                           const struct sl_graphpipe_part *part, int position,
-                                           int behind, int devices) {
+static struct sl_planners_graphpipe_entry *entry_at(const struct solver *s,
+                                                    const struct sl_planners_graphpipe_part *part,
+                                                    int position, int behind, int devices) {
     int64_t side = s->devices + 1;
     return part->memo + (position * side + behind) * side + devices;
 }
 
-static void offer(struct sl_graphpipe_entry *best, int window, int cut, int width) {
+static void offer(struct sl_planners_graphpipe_entry *best, int window, int cut, int width) {
     if (window < best->window)
-        *best = (struct sl_graphpipe_entry){(int16_t)window, (int16_t)cut, (int16_t)width};
+        *best = (struct sl_planners_graphpipe_entry){(int16_t)window, (int16_t)cut, (int16_t)width};
 }
 
 static bool is_over(struct solver *s) {
@@ -164,15 +167,16 @@ static bool is_over(struct solver *s) {
     return s->timed_out;
 }
 
-static int solve_parallel(struct solver *s, const struct sl_graphpipe_part *part, int all,
+static int solve_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
                           int behind, int devices);
 
 /* Smallest source window of children [0, end) on at most `devices`, before a window `behind`. */
-static int solve_series(struct solver *s, const struct sl_graphpipe_part *part, int end, int behind,
-                        int devices) {
+static int solve_series(struct solver *s, const struct sl_planners_graphpipe_part *part, int end,
+                        int behind, int devices) {
     if (end == 0)
         return behind;
-    struct sl_graphpipe_entry *known = entry_at(s, part, end, behind, devices), best = {NONE, 0, 0};
+    struct sl_planners_graphpipe_entry *known = entry_at(s, part, end, behind, devices),
+                                       best = {NONE, 0, 0};
     if (known->window != UNKNOWN)
         return known->window;
     if (is_over(s))
@@ -185,7 +189,7 @@ static int solve_series(struct solver *s, const struct sl_graphpipe_part *part, 
             if (is_feasible(s, sum, w, behind))
                 offer(&best, solve_series(s, part, from, behind + w, devices - w), from, w);
     }
-    const struct sl_graphpipe_part *last = part->children[end - 1];
+    const struct sl_planners_graphpipe_part *last = part->children[end - 1];
     for (int d = 1; last->kind == SL_SP_PARALLEL && d <= devices; d++) {
         int window = solve_parallel(s, last, whole(last), behind, d);
         if (window != NONE)
@@ -195,11 +199,12 @@ static int solve_series(struct solver *s, const struct sl_graphpipe_part *part, 
     return best.window;
 }
 
-static int solve_parallel(struct solver *s, const struct sl_graphpipe_part *part, int all,
+static int solve_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
                           int behind, int devices) {
     if (is_empty(part, all))
         return 0;
-    struct sl_graphpipe_entry *known = entry_at(s, part, all, behind, devices), best = {NONE, 0, 0};
+    struct sl_planners_graphpipe_entry *known = entry_at(s, part, all, behind, devices),
+                                       best = {NONE, 0, 0};
     if (known->window != UNKNOWN)
         return known->window;
     if (is_over(s))
@@ -214,8 +219,8 @@ static int solve_parallel(struct solver *s, const struct sl_graphpipe_part *part
         }
     }
     int first = lowest(part, all);
-    const struct sl_graphpipe_part *branch = part->children[first];
-    int left = without(part, all, sl_graphpipe_has_subsets(part) ? 1 << first : first + 1);
+    const struct sl_planners_graphpipe_part *branch = part->children[first];
+    int left = without(part, all, sl_planners_graphpipe_has_subsets(part) ? 1 << first : first + 1);
     for (int d = 2; branch->kind == SL_SP_SERIES && d <= devices; d++) {
         int window = solve_series(s, branch, branch->child_count, behind, d);
         int rest = window == NONE ? NONE : solve_parallel(s, part, left, behind, devices - d);
@@ -233,22 +238,22 @@ static void emit_stage(struct solver *s, const struct sl_cut_stage *sum, int wid
     s->width[s->stage_count++] = width * s->grain;
 }
 
-static void place(struct solver *s, const struct sl_graphpipe_part *part) {
+static void place(struct solver *s, const struct sl_planners_graphpipe_part *part) {
     for (int i = 0; i < part->unit_count; i++)
         s->stage_of[part->units[i]] = s->stage_count;
 }
 
-static int emit_parallel(struct solver *s, const struct sl_graphpipe_part *part, int all,
+static int emit_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
                          int behind, int devices);
 
 /* Repeats the choices of the program, source first; returns the source window. */
-static int emit_series(struct solver *s, const struct sl_graphpipe_part *part, int end, int behind,
-                       int devices) {
+static int emit_series(struct solver *s, const struct sl_planners_graphpipe_part *part, int end,
+                       int behind, int devices) {
     if (end == 0)
         return behind;
-    struct sl_graphpipe_entry e = *entry_at(s, part, end, behind, devices);
+    struct sl_planners_graphpipe_entry e = *entry_at(s, part, end, behind, devices);
     if (e.cut == SPLIT) {
-        const struct sl_graphpipe_part *last = part->children[end - 1];
+        const struct sl_planners_graphpipe_part *last = part->children[end - 1];
         int window = entry_at(s, last, whole(last), behind, e.width)->window;
         emit_series(s, part, end - 1, window, devices - e.width);
         emit_parallel(s, last, whole(last), behind, e.width);
@@ -261,15 +266,15 @@ static int emit_series(struct solver *s, const struct sl_graphpipe_part *part, i
     return e.window;
 }
 
-static int emit_parallel(struct solver *s, const struct sl_graphpipe_part *part, int all,
+static int emit_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
                          int behind, int devices) {
     if (is_empty(part, all))
         return 0;
-    struct sl_graphpipe_entry e = *entry_at(s, part, all, behind, devices);
+    struct sl_planners_graphpipe_entry e = *entry_at(s, part, all, behind, devices);
     if (e.cut == SPLIT) {
         int first = lowest(part, all),
-            bit = sl_graphpipe_has_subsets(part) ? 1 << first : first + 1;
-        const struct sl_graphpipe_part *branch = part->children[first];
+            bit = sl_planners_graphpipe_has_subsets(part) ? 1 << first : first + 1;
+        const struct sl_planners_graphpipe_part *branch = part->children[first];
         emit_series(s, branch, branch->child_count, behind, e.width);
         emit_parallel(s, part, without(part, all, bit), behind, devices - e.width);
     } else {
@@ -284,28 +289,29 @@ static int emit_parallel(struct solver *s, const struct sl_graphpipe_part *part,
 
 /* ---- tables and bisection ---- */
 
-static int positions(const struct sl_graphpipe_part *part) {
+static int positions(const struct sl_planners_graphpipe_part *part) {
     if (part->kind == SL_SP_LEAF)
         return 0;
-    return part->kind == SL_SP_PARALLEL && sl_graphpipe_has_subsets(part) ? 1 << part->child_count
-                                                                          : part->child_count + 1;
+    return part->kind == SL_SP_PARALLEL && sl_planners_graphpipe_has_subsets(part)
+               ? 1 << part->child_count
+               : part->child_count + 1;
 }
 
-static void open_tables(struct solver *s, struct sl_graphpipe_part *part) {
+static void open_tables(struct solver *s, struct sl_planners_graphpipe_part *part) {
     int count = positions(part), side = s->devices + 1;
-    int sets = part->kind == SL_SP_PARALLEL && sl_graphpipe_has_subsets(part)
+    int sets = part->kind == SL_SP_PARALLEL && sl_planners_graphpipe_has_subsets(part)
                    ? count
                    : (part->child_count + 1) * (part->child_count + 1);
     if (!count)
         return;
     part->stages = SL_NEW(s->arena, struct sl_cut_stage, sets);
     part->known = SL_NEW(s->arena, bool, sets);
-    part->memo = SL_NEW(s->arena, struct sl_graphpipe_entry, (int64_t)count * side * side);
+    part->memo = SL_NEW(s->arena, struct sl_planners_graphpipe_entry, (int64_t)count * side * side);
     for (int c = 0; c < part->child_count; c++)
-        open_tables(s, (struct sl_graphpipe_part *)(uintptr_t)part->children[c]);
+        open_tables(s, (struct sl_planners_graphpipe_part *)(uintptr_t)part->children[c]);
 }
 
-static void clear_tables(const struct solver *s, const struct sl_graphpipe_part *part) {
+static void clear_tables(const struct solver *s, const struct sl_planners_graphpipe_part *part) {
     int64_t side = s->devices + 1, count = positions(part) * side * side;
     for (int64_t i = 0; i < count; i++)
         part->memo[i].window = UNKNOWN;
@@ -313,7 +319,7 @@ static void clear_tables(const struct solver *s, const struct sl_graphpipe_part 
         clear_tables(s, part->children[c]);
 }
 
-static bool solve(struct solver *s, const struct sl_graphpipe_part *root, int64_t limit,
+static bool solve(struct solver *s, const struct sl_planners_graphpipe_part *root, int64_t limit,
                   int *window) {
     s->limit = limit;
     s->stage_count = 0;
@@ -326,7 +332,7 @@ static bool solve(struct solver *s, const struct sl_graphpipe_part *root, int64_
 }
 
 /* The smallest limit with a solution; leaves that solution in *s. */
-static bool bisect(struct solver *s, const struct sl_graphpipe_part *root, int *window) {
+static bool bisect(struct solver *s, const struct sl_planners_graphpipe_part *root, int *window) {
     int64_t low = -1, high;
     if (!solve(s, root, INT64_MAX / 4, window))
         return false;
@@ -353,22 +359,23 @@ static double least_memory(const struct sl_problem *p, double scale) {
 }
 
 /* A series, so that the program starts with one; its only child may be the whole model. */
-static const struct sl_graphpipe_part *as_series(struct sl_arena *arena,
-                                                 const struct sl_graphpipe_part *part) {
+static const struct sl_planners_graphpipe_part *
+as_series(struct sl_arena *arena, const struct sl_planners_graphpipe_part *part) {
     if (part->kind == SL_SP_SERIES)
         return part;
-    struct sl_graphpipe_part *series = SL_NEW(arena, struct sl_graphpipe_part, 1);
-    *series =
-        (struct sl_graphpipe_part){.kind = SL_SP_SERIES,
-                                   .children = SL_NEW(arena, const struct sl_graphpipe_part *, 1),
-                                   .child_count = 1,
-                                   .units = part->units,
-                                   .unit_count = part->unit_count};
+    struct sl_planners_graphpipe_part *series = SL_NEW(arena, struct sl_planners_graphpipe_part, 1);
+    *series = (struct sl_planners_graphpipe_part){
+        .kind = SL_SP_SERIES,
+        .children = SL_NEW(arena, const struct sl_planners_graphpipe_part *, 1),
+        .child_count = 1,
+        .units = part->units,
+        .unit_count = part->unit_count};
     series->children[0] = part;
     return series;
 }
 
-static void keep(struct sl_arena *arena, const struct solver *s, struct sl_graphpipe_found *out) {
+static void keep(struct sl_arena *arena, const struct solver *s,
+                 struct sl_planners_graphpipe_found *out) {
     int *stage_of = SL_NEW(arena, int, s->p->unit_count);
     int *width = SL_NEW(arena, int, s->stage_count);
     memcpy(stage_of, s->stage_of, sizeof *stage_of * (size_t)s->p->unit_count);
@@ -383,9 +390,10 @@ static void keep(struct sl_arena *arena, const struct solver *s, struct sl_graph
     out->found = true;
 }
 
-void sl_search_graphpipe(struct sl_arena *arena, const struct sl_problem *p,
-                         const struct sl_sp_tree *tree, const struct sl_graphpipe_rules *rules,
-                         struct sl_graphpipe_found *out) {
+void sl_planners_graphpipe_solve(struct sl_arena *arena, const struct sl_problem *p,
+                                 const struct sl_sp_tree *tree,
+                                 const struct sl_planners_graphpipe_rules *rules,
+                                 struct sl_planners_graphpipe_found *out) {
     struct sl_arena scratch = {0};
     int devices = p->machine->device_count, grain = (devices + GRAINS - 1) / GRAINS;
     struct solver s = {.arena = &scratch,
@@ -396,9 +404,9 @@ void sl_search_graphpipe(struct sl_arena *arena, const struct sl_problem *p,
                        .until_ns = rules->until_ns,
                        .grain = p->straight ? 1 : grain,
                        .memory = least_memory(p, rules->memory_scale)};
-    const struct sl_graphpipe_part *root =
-        sl_search_graphpipe_parts(&scratch, p, tree, rules->size);
-    *out = (struct sl_graphpipe_found){0};
+    const struct sl_planners_graphpipe_part *root =
+        sl_planners_graphpipe_parts(&scratch, p, tree, rules->size);
+    *out = (struct sl_planners_graphpipe_found){0};
     if (!root)
         return;
     root = as_series(&scratch, root);
@@ -408,7 +416,7 @@ void sl_search_graphpipe(struct sl_arena *arena, const struct sl_problem *p,
     s.set = SL_NEW(&scratch, int, p->unit_count);
     s.stage_of = SL_NEW(&scratch, int, p->unit_count);
     s.width = SL_NEW(&scratch, int, s.devices + 1);
-    open_tables(&s, (struct sl_graphpipe_part *)(uintptr_t)root);
+    open_tables(&s, (struct sl_planners_graphpipe_part *)(uintptr_t)root);
     if (bisect(&s, root, &out->window))
         keep(arena, &s, out);
     out->states = s.states;

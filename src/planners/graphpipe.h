@@ -22,7 +22,7 @@
 #include "graph/series_parallel.h"
 #include "search/candidate.h"
 
-struct sl_graphpipe_rules {
+struct sl_planners_graphpipe_rules {
     const char *schedule;
     int size;            /* index into problem->sizes */
     double memory_scale; /* part of the memory that a plan may use; 0: all */
@@ -30,7 +30,7 @@ struct sl_graphpipe_rules {
     int64_t until_ns;    /* deadline by sl_clock_ns; 0: none */
 };
 
-struct sl_graphpipe_found {
+struct sl_planners_graphpipe_found {
     bool found;
     struct sl_candidate c;
     int64_t bottleneck; /* ns per iteration of the slowest stage */
@@ -39,8 +39,9 @@ struct sl_graphpipe_found {
 };
 
 /* `tree` is that of problem->dag. Allocates the candidate in `arena`. */
-void sl_search_graphpipe(struct sl_arena *arena, const struct sl_problem *problem,
-                         const struct sl_sp_tree *tree, const struct sl_graphpipe_rules *rules,
-                         struct sl_graphpipe_found *out);
+void sl_planners_graphpipe_solve(struct sl_arena *arena, const struct sl_problem *problem,
+                                 const struct sl_sp_tree *tree,
+                                 const struct sl_planners_graphpipe_rules *rules,
+                                 struct sl_planners_graphpipe_found *out);
 
 #endif

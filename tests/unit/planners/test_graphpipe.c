@@ -4,7 +4,7 @@
  * definition: a set of units is one stage; or a part of it precedes the rest, and no stage is on
  * both sides; or it is not connected, and the same holds for its components.
  */
-#include "search/graphpipe.h"
+#include "planners/graphpipe.h"
 #include "support/problem_cases.h"
 
 #include <setjmp.h>
@@ -217,13 +217,13 @@ static void test_against_brute_force(void **state) {
         struct dice dice = {41, (uint64_t)i, 0};
         struct oracle o = {.best = -1};
         struct sl_sp_tree tree;
-        struct sl_graphpipe_found found;
-        struct sl_graphpipe_rules rules = {.schedule = "1f1b"};
+        struct sl_planners_graphpipe_found found;
+        struct sl_planners_graphpipe_rules rules = {.schedule = "1f1b"};
         o.p = draw(&arena, &dice, o.before);
         sl_graph_sp_build(&arena, &o.p->dag, &tree);
         assert_int_equal(tree.added, 0);
         try_blocks(&o, 0);
-        sl_search_graphpipe(&arena, o.p, &tree, &rules, &found);
+        sl_planners_graphpipe_solve(&arena, o.p, &tree, &rules, &found);
         if (found.found != (o.best >= 0) ||
             (found.found && (found.bottleneck != o.best || found.window != o.window)))
             fail_msg("case %lld (%d units, %d devices): brute %lld window %lld, graphpipe %lld "

@@ -1,5 +1,5 @@
 /* Parts of a model: opaque ones, grouped series, sums (graphpipe_parts.h). */
-#include "search/graphpipe_parts.h"
+#include "planners/graphpipe_parts.h"
 
 #include "base/vec.h"
 
@@ -23,16 +23,17 @@ static double work_of(const struct view *v, const struct sl_sp *node) {
     return sum;
 }
 
-static struct sl_graphpipe_part *new_part(struct view *v, enum sl_sp_kind kind, const int *units,
-                                          int count) {
-    struct sl_graphpipe_part *part = SL_NEW(v->arena, struct sl_graphpipe_part, 1);
+static struct sl_planners_graphpipe_part *new_part(struct view *v, enum sl_sp_kind kind,
+                                                   const int *units, int count) {
+    struct sl_planners_graphpipe_part *part =
+        SL_NEW(v->arena, struct sl_planners_graphpipe_part, 1);
     part->kind = kind;
     part->units = units;
     part->unit_count = count;
     return part;
 }
 
-static struct sl_graphpipe_part *view_node(struct view *v, const struct sl_sp *node);
+static struct sl_planners_graphpipe_part *view_node(struct view *v, const struct sl_sp *node);
 
 /* ---- series ---- */
 
@@ -78,13 +79,13 @@ static bool *choose_boundaries(struct view *v, const struct sl_sp *node) {
     double *cross = crossing(v, node), sum = 0;
     for (int b = 1; b < count; b++) {
         sum += work_of(v, node->children[b - 1]);
-        int now = (int)(sum / (v->total > 0 ? v->total : 1) * SL_GRAPHPIPE_RUNS);
+        int now = (int)(sum / (v->total > 0 ? v->total : 1) * SL_PLANNERS_GRAPHPIPE_RUNS);
         bool open = !is_opaque(v, node->children[b - 1]) || !is_opaque(v, node->children[b]);
-        keep[b] |= open || count <= SL_GRAPHPIPE_RUNS || now != share;
+        keep[b] |= open || count <= SL_PLANNERS_GRAPHPIPE_RUNS || now != share;
         if (now != share) {
             share = now;
             cheapest = b;
-        } else if (!open && count > SL_GRAPHPIPE_RUNS && cross[b] < cross[cheapest]) {
+        } else if (!open && count > SL_PLANNERS_GRAPHPIPE_RUNS && cross[b] < cross[cheapest]) {
             keep[cheapest] &= !is_opaque(v, node->children[cheapest - 1]) ||
                               !is_opaque(v, node->children[cheapest]);
             keep[b] = true;
@@ -95,10 +96,11 @@ static bool *choose_boundaries(struct view *v, const struct sl_sp *node) {
     return keep;
 }
 
-static struct sl_graphpipe_part *view_series(struct view *v, const struct sl_sp *node) {
-    struct sl_graphpipe_part *part = new_part(v, SL_SP_SERIES, node->vertices, node->vertex_count);
+static struct sl_planners_graphpipe_part *view_series(struct view *v, const struct sl_sp *node) {
+    struct sl_planners_graphpipe_part *part =
+        new_part(v, SL_SP_SERIES, node->vertices, node->vertex_count);
     bool *keep = choose_boundaries(v, node);
-    part->children = SL_NEW(v->arena, const struct sl_graphpipe_part *, node->child_count);
+    part->children = SL_NEW(v->arena, const struct sl_planners_graphpipe_part *, node->child_count);
     for (int c = 0, first = 0, at = 0, units = 0; c < node->child_count; c++) {
         units += node->children[c]->vertex_count;
         if (!keep[c + 1])
@@ -115,23 +117,23 @@ static struct sl_graphpipe_part *view_series(struct view *v, const struct sl_sp 
                                  : new_part(v, SL_SP_LEAF, node->vertices, node->vertex_count);
 }
 
-static struct sl_graphpipe_part *view_node(struct view *v, const struct sl_sp *node) {
+static struct sl_planners_graphpipe_part *view_node(struct view *v, const struct sl_sp *node) {
     if (is_opaque(v, node))
         return new_part(v, SL_SP_LEAF, node->vertices, node->vertex_count);
     if (node->kind == SL_SP_SERIES)
         return view_series(v, node);
-    struct sl_graphpipe_part *part =
+    struct sl_planners_graphpipe_part *part =
         new_part(v, SL_SP_PARALLEL, node->vertices, node->vertex_count);
-    part->children = SL_NEW(v->arena, const struct sl_graphpipe_part *, node->child_count);
+    part->children = SL_NEW(v->arena, const struct sl_planners_graphpipe_part *, node->child_count);
     part->child_count = node->child_count;
     for (int c = 0; c < node->child_count; c++)
         part->children[c] = view_node(v, node->children[c]);
     return part;
 }
 
-const struct sl_graphpipe_part *sl_search_graphpipe_parts(struct sl_arena *arena,
-                                                          const struct sl_problem *problem,
-                                                          const struct sl_sp_tree *tree, int size) {
+const struct sl_planners_graphpipe_part *
+sl_planners_graphpipe_parts(struct sl_arena *arena, const struct sl_problem *problem,
+                            const struct sl_sp_tree *tree, int size) {
     struct view v = {.arena = arena, .p = problem, .size = size};
     if (!tree->root)
         return NULL;
@@ -161,9 +163,9 @@ static void add_times(const struct sl_problem *p, int size, const int *units, in
     }
 }
 
-void sl_search_graphpipe_sums(const struct sl_problem *p, const struct sl_graphpipe_rules *rules,
-                              const bool *inside, const int *units, int count,
-                              struct sl_cut_stage *out) {
+void sl_planners_graphpipe_sums(const struct sl_problem *p,
+                                const struct sl_planners_graphpipe_rules *rules, const bool *inside,
+                                const int *units, int count, struct sl_cut_stage *out) {
     const double rate = sl_search_version_rate(p, rules->schedule);
     *out = (struct sl_cut_stage){.width = 1};
     add_times(p, rules->size, units, count, out);

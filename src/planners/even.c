@@ -1,5 +1,5 @@
 /* even: stages of nearly equal time in one topological order, one device each. */
-#include "search/pool.h"
+#include "planners/parts.h"
 
 #include <string.h>
 
@@ -21,8 +21,8 @@ static int runs(const struct sl_unit_time *t, const int *order, int count, int64
     return stage + 1;
 }
 
-int sl_search_even_cut(const struct sl_problem *p, const int *order, int size, int stages,
-                       int *stage_of) {
+int sl_planners_even_cut(const struct sl_problem *p, const int *order, int size, int stages,
+                         int *stage_of) {
     const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
     int64_t low = 0, high = 0;
     for (int u = 0; u < p->unit_count; u++)
@@ -37,7 +37,7 @@ int sl_search_even_cut(const struct sl_problem *p, const int *order, int size, i
     return runs(t, order, p->unit_count, high, stage_of);
 }
 
-void sl_search_add_even(struct sl_search_pool *pool) {
+void sl_planners_add_even(struct sl_search_pool *pool) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     const char *one[SL_QUERY_SCHEDULES];
@@ -54,13 +54,13 @@ void sl_search_add_even(struct sl_search_pool *pool) {
         for (int size = 0; size < p->size_count; size++)
             for (int with = 0; with < 2; with++) {
                 memset(recompute, with, sizeof *recompute * (size_t)devices);
-                struct sl_candidate c = {.stage_count =
-                                             sl_search_even_cut(p, order, size, devices, stage_of),
-                                         .stage_of = stage_of,
-                                         .width = width,
-                                         .recompute = recompute,
-                                         .size = size,
-                                         .schedule = *schedule};
+                struct sl_candidate c = {
+                    .stage_count = sl_planners_even_cut(p, order, size, devices, stage_of),
+                    .stage_of = stage_of,
+                    .width = width,
+                    .recompute = recompute,
+                    .size = size,
+                    .schedule = *schedule};
                 sl_search_pool_add(pool, &c, "even");
             }
     sl_arena_free(&arena);
@@ -69,13 +69,13 @@ void sl_search_add_even(struct sl_search_pool *pool) {
 static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out) {
     struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
-    sl_search_add_even(&pool);
+    sl_planners_add_even(&pool);
     sl_search_pool_simulate(&pool);
     sl_search_pool_close(&pool);
     return SL_OK;
 }
 
-const struct sl_planner sl_search_planner_even = {
+const struct sl_planner sl_planners_even = {
     .name = "even",
     .brief = "one stage per device, nearly equal times in graph order",
     .plans_imported = true,

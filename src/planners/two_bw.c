@@ -11,7 +11,7 @@
  *
  * The closed forms know no fill, drain or contention. The simulator therefore compares the best
  * few, each with its own width x depth. */
-#include "search/pool.h"
+#include "planners/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -169,7 +169,7 @@ static void try_shapes(struct equal_stages *s) {
     }
 }
 
-void sl_search_add_2bw(struct sl_search_pool *pool) {
+void sl_planners_add_2bw(struct sl_search_pool *pool) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     const char *one[SL_QUERY_SCHEDULES];
@@ -197,13 +197,13 @@ void sl_search_add_2bw(struct sl_search_pool *pool) {
 static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out) {
     struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
-    sl_search_add_2bw(&pool);
+    sl_planners_add_2bw(&pool);
     sl_search_pool_simulate(&pool);
     sl_search_pool_close(&pool);
     return SL_OK;
 }
 
-const struct sl_planner sl_search_planner_2bw = {
+const struct sl_planner sl_planners_2bw = {
     .name = "2bw",
     .brief = "width x depth by closed forms, equal stages, at least as many micro-batches "
              "as stages (PipeDream-2BW)",

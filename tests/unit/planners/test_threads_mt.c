@@ -17,7 +17,7 @@ static struct sl_search_result plan(struct sl_arena *arena, const struct sl_prob
     struct sl_search_result result = {0};
     struct sl_search_query query = {
         .problem = p, .schedule = schedule, .threads = threads, .effort = 300};
-    assert_int_equal(sl_search_planner_find("sluice", &planner), SL_OK);
+    assert_int_equal(sl_planners_find("sluice", &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }
@@ -85,7 +85,7 @@ static void look(void *ctx, const char *phase, const struct sl_search_result *so
 static void progress_and_time(void **state) {
     (void)state;
     const struct sl_planner *planner;
-    assert_int_equal(sl_search_planner_find("sluice", &planner), SL_OK);
+    assert_int_equal(sl_planners_find("sluice", &planner), SL_OK);
     for (int late = 0; late < 2; late++) {
         struct sl_arena arena = {0};
         struct dice dice = {23, 4, 0};

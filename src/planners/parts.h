@@ -1,0 +1,20 @@
+/* The parts of planners that `sluice` also uses: each adds the candidates of one planner to a pool. */
+#ifndef SL_PLANNERS_PARTS_H
+#define SL_PLANNERS_PARTS_H
+
+#include "search/pool.h"
+
+void sl_planners_add_even(struct sl_search_pool *pool);
+void sl_planners_add_2bw(struct sl_search_pool *pool);
+void sl_planners_add_hetpipe(struct sl_search_pool *pool);
+/* The cut planners of cut_rows.c, one after the other; `each` is called after each of them. */
+void sl_planners_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool));
+/* Balanced stages of equal width, for every depth and width (uniform.c). */
+void sl_planners_add_uniform(struct sl_search_pool *pool);
+/* Variants of the candidates in the pool: no recomputation where the stage should fit without. */
+void sl_planners_add_less_recompute(struct sl_search_pool *pool);
+/* Cuts `order` into at most `stages` runs of nearly equal time; returns how many. */
+int sl_planners_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
+                         int *stage_of);
+
+#endif

@@ -1,0 +1,11 @@
+/* The table of planners. To add one: a file with a row (search/planner.h) and a line in registry.c. */
+#ifndef SL_PLANNERS_REGISTRY_H
+#define SL_PLANNERS_REGISTRY_H
+
+#include "search/planner.h"
+
+extern const struct sl_planner *const sl_planners_rows[]; /* alphabetical; ends with NULL */
+/* SL_ERR_USAGE with the nearest name. */
+SL_MUST_CHECK sl_err sl_planners_find(const char *name, const struct sl_planner **out);
+
+#endif
