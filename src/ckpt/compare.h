@@ -31,4 +31,8 @@ SL_MUST_CHECK sl_err sl_ckpt_compare(struct sl_ckpt_comparison *all);
 /* Do step, seed and data cursor agree? */
 bool sl_ckpt_same_place(const struct sl_ckpt_comparison *all);
 
+/* compare_text.c: append the results as text, or as JSON. */
+void sl_ckpt_compare_put(const struct sl_ckpt_comparison *all, struct sl_text *text);
+void sl_ckpt_compare_json(const struct sl_ckpt_comparison *all, struct sl_text *text);
+
 #endif

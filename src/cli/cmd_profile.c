@@ -1,47 +1,14 @@
 /* sluice profile: measure kernels of a training step, or the costs for the planner. */
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/job_options.h"
 #include "job/op_times.h"
 #include "profile/measure.h"
+#include "report/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static void put_rows(struct sl_text *text, const struct sl_report_op_time *rows, int count,
-                     int64_t total) {
-    char time[SL_HUMAN_BYTES];
-    sl_text_printf(text, "%-20s %6s %12s %7s %10s\n", "kernel", "calls", "time", "share",
-                   "GFLOP/s");
-    for (int i = 0; i < count; i++)
-        sl_text_printf(text, "%-20s %6d %12s %6.1f%% %10.1f\n", rows[i].kernel, rows[i].calls,
-                       sl_human_ns(rows[i].dur_ns, time),
-                       100.0 * (double)rows[i].dur_ns / (double)(total ? total : 1),
-                       rows[i].dur_ns ? rows[i].flops / (double)rows[i].dur_ns : 0.0);
-    sl_text_printf(text, "%-20s %6s %12s\n", "all", "", sl_human_ns(total, time));
-}
-
-static void put_json(struct sl_text *text, const struct sl_report_op_time *rows, int count,
-                     int64_t total) {
-    struct sl_json_out json = {.text = text, .indent = 2};
-    sl_json_open(&json, '{');
-    sl_json_put_int(&json, "total_ns", total);
-    sl_json_key(&json, "kernels");
-    sl_json_open(&json, '[');
-    for (int i = 0; i < count; i++) {
-        sl_json_open(&json, '{');
-        sl_json_put_string(&json, "kernel", rows[i].kernel);
-        sl_json_put_int(&json, "calls", rows[i].calls);
-        sl_json_put_int(&json, "ns", rows[i].dur_ns);
-        sl_json_put_double(&json, "flops", rows[i].flops);
-        sl_json_close(&json, '}');
-    }
-    sl_json_close(&json, ']');
-    sl_json_close(&json, '}');
-    sl_text_put(text, "\n");
-}
 
 static sl_err fill_job(const struct sl_args *args, struct sl_job *job, struct sl_job_host *host) {
     sl_job_init(job);
@@ -56,18 +23,16 @@ static sl_err run_ops(const struct sl_args *args) {
     const struct sl_report_op_time *rows;
     struct sl_job job;
     struct sl_job_host host = {0};
-    int64_t rounds = 3, total = 0;
+    int64_t rounds = 3;
     int count;
     sl_err err = SL_OK;
     SL_TRY_OUT(fill_job(args, &job, &host));
     SL_TRY_OUT(sl_args_int(args, "--rounds", 1, 1 << 20, &rounds));
     SL_TRY_OUT(sl_job_op_times(&job, &host, rounds, &arena, &rows, &count));
-    for (int i = 0; i < count; i++)
-        total += rows[i].dur_ns;
     if (sl_args_has(args, "--json"))
-        put_json(&text, rows, count, total);
+        sl_report_ops_json(rows, count, &text);
     else
-        put_rows(&text, rows, count, total);
+        sl_report_ops(rows, count, &text);
     SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
@@ -123,53 +88,8 @@ static void show_progress(void *ctx, int done, int all) {
                   done ? sl_human_ns((int64_t)left_ns, left) : "");
 }
 
-static void put_cost(struct sl_text *text, const struct sl_cost *cost) {
-    char f[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], w[SL_HUMAN_BYTES];
-    sl_text_printf(text, "%-40s %6s %10s %10s %10s %7s %5s\n", "unit", "micro", "F", "I", "W",
-                   "spread", "seen");
-    for (int i = 0; i < cost->row_count; i++) {
-        const struct sl_cost_row *row = &cost->rows[i];
-        sl_text_printf(text, "%-40.40s %6lld %10s %10s %10s %6.1f%% %5lld\n", row->name,
-                       (long long)row->micro, sl_human_ns(row->f, f), sl_human_ns(row->i, b),
-                       sl_human_ns(row->w, w), 100 * row->spread, (long long)row->seen);
-    }
-}
-
 static sl_err fill_input(const void *data, int64_t first, int64_t count, int input, void *out) {
     return sl_data_fill(data, SL_DATA_TRAIN, first, count, input, out);
-}
-
-static void cost_json(struct sl_text *text, const struct sl_cost *cost) {
-    struct sl_json_out json = {.text = text, .indent = 2};
-    sl_json_open(&json, '{');
-    sl_json_put_string(&json, "model", cost->model);
-    sl_json_put_string(&json, "device", cost->device);
-    sl_json_put_int(&json, "threads", cost->threads);
-    sl_json_put_int(&json, "busy", cost->busy);
-    sl_json_put_double(&json, "step_bytes_per_s", cost->step_bytes_per_s);
-    sl_json_put_double(&json, "link_bytes_per_s", cost->link_bytes_per_s);
-    sl_json_put_int(&json, "link_latency_ns", cost->link_latency_ns);
-    sl_json_put_int(&json, "action_ns", cost->action_ns);
-    sl_json_put_int(&json, "cold_f_ns", cost->cold.f_ns);
-    sl_json_put_int(&json, "cold_b_ns", cost->cold.b_ns);
-    sl_json_put_int(&json, "cold_after_ns", cost->cold.after_ns);
-    sl_json_key(&json, "units");
-    sl_json_open(&json, '[');
-    for (int i = 0; i < cost->row_count; i++) {
-        const struct sl_cost_row *row = &cost->rows[i];
-        sl_json_open(&json, '{');
-        sl_json_put_string(&json, "name", row->name);
-        sl_json_put_int(&json, "micro", row->micro);
-        sl_json_put_int(&json, "f_ns", row->f);
-        sl_json_put_int(&json, "i_ns", row->i);
-        sl_json_put_int(&json, "w_ns", row->w);
-        sl_json_put_double(&json, "spread", row->spread);
-        sl_json_put_int(&json, "seen", row->seen);
-        sl_json_close(&json, '}');
-    }
-    sl_json_close(&json, ']');
-    sl_json_close(&json, '}');
-    sl_text_put(text, "\n");
 }
 
 /* -o X.cost: measures every unit at every size, with all workers busy. */
@@ -210,9 +130,9 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     sl_cost_write(cost, &text);
     SL_TRY_OUT(sl_file_write(path, text.at, text.length));
     if (sl_args_has(args, "--json"))
-        cost_json(&table, cost);
+        sl_report_cost_json(cost, &table);
     else
-        put_cost(&table, cost);
+        sl_report_cost(cost, &table);
     if (strcmp(path, "-") != 0)
         SL_TRY_OUT(sl_cli_print(&table));
 out:

@@ -13,13 +13,15 @@ static volatile sig_atomic_t stop;
 
 static void on_stop(int signal) { stop = signal; }
 
-static sl_err read_study(const char *path, struct sl_arena *arena, const struct sl_study **out) {
-    char *text;
-    size_t length;
-    SL_TRY(sl_file_read(path, 1 << 24, &text, &length));
-    sl_err err = sl_study_read(arena, path, text, length, out);
-    free(text);
-    return err;
+/* sluice train WORDS --out DIR ... */
+static const char *const *command_of(struct sl_arena *arena, const char *const *words, int count,
+                                     const char *dir) {
+    const char *more[] = {"--out", dir, "--keep", "1", "--resume", "--quiet"};
+    const char **argv = SL_NEW(arena, const char *, count + SL_COUNT(more) + 2);
+    argv[0] = "sluice";
+    memcpy(argv + 1, words, sizeof *words * (size_t)count);
+    memcpy(argv + 1 + count, more, sizeof more);
+    return argv;
 }
 
 static sl_err parse_sets(const struct sl_args *args, struct sl_arena *arena,
@@ -37,26 +39,6 @@ static sl_err parse_sets(const struct sl_args *args, struct sl_arena *arena,
     return SL_OK;
 }
 
-/* The name of the study file without directory and ending. */
-static const char *default_out(struct sl_arena *arena, const char *file) {
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
-    const char *dot = strrchr(name, '.');
-    bool plain = !dot || dot == name;
-    return plain ? sl_arena_printf(arena, "%s.out", name)
-                 : sl_arena_dup(arena, name, (size_t)(dot - name));
-}
-
-/* sluice train WORDS --out DIR ... */
-static const char *const *command_of(struct sl_arena *arena, const char *const *words, int count,
-                                     const char *dir) {
-    const char *more[] = {"--out", dir, "--keep", "1", "--resume", "--quiet"};
-    const char **argv = SL_NEW(arena, const char *, count + SL_COUNT(more) + 2);
-    argv[0] = "sluice";
-    memcpy(argv + 1, words, sizeof *words * (size_t)count);
-    memcpy(argv + 1 + count, more, sizeof more);
-    return argv;
-}
-
 static sl_err parse(const struct sl_args *args, struct sl_arena *arena, struct sl_study_run *out) {
     struct sl_study_pool *p = &out->pool;
     int64_t limit_s = -1;
@@ -71,8 +53,8 @@ static sl_err parse(const struct sl_args *args, struct sl_arena *arena, struct s
                                 .command = command_of,
                                 .stop = &stop,
                                 .start_ns = sl_clock_ns()};
-    SL_TRY(read_study(args->positional[0], arena, &p->study));
-    p->out = p->out ? p->out : default_out(arena, args->positional[0]);
+    SL_TRY(sl_study_read_file(arena, args->positional[0], &p->study));
+    p->out = p->out ? p->out : sl_study_default_out(arena, args->positional[0]);
     SL_TRY(sl_args_int(args, "--seeds", 1, p->study->seed_count, &out->seeds));
     SL_TRY(sl_args_int(args, "--jobs", 1, 1024, &p->jobs));
     SL_TRY(sl_args_int(args, "--limit", 0, 1 << 30, &limit_s));
@@ -119,26 +101,20 @@ out:
     return err;
 }
 
-/* Prints the table; writes it and the page to the study's directory. */
+/* Prints the table, after it was written with the page of curves. */
 static sl_err put_results(const struct sl_study_run *run, bool as_json) {
     const struct sl_study_pool *p = &run->pool;
-    struct sl_text markdown = {0}, page = {0}, json = {0};
-    const char *html = sl_arena_printf(p->arena, "%s/study.html", p->out);
-    const char *table = sl_arena_printf(p->arena, "%s/study.md", p->out);
+    struct sl_text markdown = {0}, json = {0};
     sl_err err = SL_OK;
-    sl_study_put_markdown(run, &markdown);
-    sl_study_put_page(&run->table, &page);
+    SL_TRY_OUT(sl_study_write_results(run, &markdown));
     sl_study_put_json(&run->table, &json);
-    SL_TRY_OUT(sl_file_write(table, markdown.at, markdown.length));
-    SL_TRY_OUT(sl_file_write(html, page.at, page.length));
     SL_TRY_OUT(sl_cli_print(as_json ? &json : &markdown));
-    sl_log_note("table: %s, curves: %s", table, html);
+    sl_log_note("table: %s/study.md, curves: %s/study.html", p->out, p->out);
     if (p->left)
         sl_log_note("the time limit left %lld runs out: the same command continues",
                     (long long)p->left);
 out:
     sl_text_free(&markdown);
-    sl_text_free(&page);
     sl_text_free(&json);
     return err;
 }

@@ -2,14 +2,12 @@
 #include "cli/command.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "cli/comm_options.h"
-#include "cli/drill.h"
 #include "cli/job_options.h"
 #include "cli/live.h"
 #include "cli/step_line.h"
-#include "device/bind.h"
+#include "pipe/drill.h"
 
 #include <math.h>
 #include <signal.h>
@@ -165,84 +163,27 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
 
 /* ---- results ---- */
 
-static void put_stats(struct sl_json_out *json, const struct sl_job_outcome *o) {
-    struct sl_job_summary s = sl_job_stats_summary(&o->stats);
-    sl_json_put_double(json, "step_s", s.step_s);
-    sl_json_put_double(json, "step_spread", s.step_spread);
-    sl_json_put_double(json, "step_cpu_s", s.step_cpu_s);
-    sl_json_put_double(json, "peak_bytes", s.peak_bytes);
-    sl_json_put_int(json, "saves", o->saves.count);
-    sl_json_put_int(json, "save_stall_ns", o->saves.stall_ns);
-    sl_json_put_int(json, "save_write_ns", o->saves.write_ns);
-    sl_json_put_int(json, "save_cpu_ns", o->saves.cpu_ns);
-    sl_json_put_int(json, "saves_beside", o->saves.concurrent);
-    sl_json_put_int(json, "save_beside_stall_ns", o->saves.concurrent_stall_ns);
-    sl_json_put_int(json, "save_every", o->saves.every);
-}
-
-static void put_ranks(struct sl_json_out *json, const struct sl_job_outcome *o,
-                      const int64_t *peaks, int ranks) {
-    sl_json_key(json, "ranks");
-    sl_json_open(json, '[');
-    for (int r = 0; r < ranks; r++) {
-        sl_json_open(json, '{');
-        sl_json_put_int(json, "rank", r);
-        if (o->rank_bytes)
-            sl_json_put_int(json, "bytes", o->rank_bytes[r]);
-        sl_json_put_int(json, "peak_bytes", peaks[r]);
-        sl_json_close(json, '}');
-    }
-    sl_json_close(json, ']');
+static void show_forecast_error(const struct sl_job_work *work, const struct sl_job_outcome *o) {
+    char predicted[SL_HUMAN_BYTES], measured[SL_HUMAN_BYTES], shared[64] = "";
+    int threads, cores;
+    double error = sl_job_forecast_error(work, o, &threads, &cores);
+    if (isnan(error))
+        return;
+    if (threads > cores)
+        snprintf(shared, sizeof shared, "; %d threads shared %d core%s", threads, cores,
+                 cores == 1 ? "" : "s");
+    sl_log_note("a step took %s, %+.1f %% against the forecast of %s%s",
+                sl_human_ns((int64_t)(1e9 * sl_job_stats_summary(&o->stats).step_s), measured),
+                100 * error, sl_human_ns(work->forecast.step_ns, predicted), shared);
 }
 
 static sl_err print_json(struct sl_job_work *work, const struct sl_job_outcome *o) {
-    const struct sl_session_result *r = &o->result;
-    struct sl_comm *comm = work->pipe.comm;
     struct sl_text text = {0};
-    struct sl_json_out json = {.text = &text, .indent = 2};
-    int64_t *peaks = comm ? SL_NEW(&work->arena, int64_t, comm->ranks) : NULL;
-    if (comm)
-        SL_TRY(sl_job_stats_ranks(&o->stats, comm, peaks));
-    sl_json_open(&json, '{');
-    sl_json_put_string(&json, "model", work->graph->name);
-    sl_json_put_int(&json, "step", r->step);
-    sl_json_put_int(&json, "steps", work->train.steps);
-    sl_json_put_double(&json, "loss", r->last_loss);
-    sl_json_put_double(&json, "eval_loss", r->last_eval);
-    sl_json_put_int(&json, "skipped", r->skipped);
-    sl_json_put_bool(&json, "diverged", r->diverged);
-    sl_json_put_bool(&json, "stopped", r->stopped);
-    sl_json_put_bool(&json, "resumed", r->resumed);
-    sl_json_put_int(&json, "bytes", r->bytes);
-    sl_json_put_int(&json, "step_items", work->train.batch * o->items.per_sample);
-    if (work->forecast.cost)
-        sl_json_put_double(&json, "forecast_s", 1e-9 * (double)work->forecast.step_ns);
-    put_stats(&json, o);
-    sl_json_put_string(&json, "run", work->job.out);
-    if (comm)
-        put_ranks(&json, o, peaks, comm->ranks);
-    sl_json_close(&json, '}');
-    sl_text_put(&text, "\n");
-    sl_err err = sl_cli_comm_is_root(comm) ? sl_cli_print(&text) : SL_OK;
+    sl_err err = sl_job_outcome_json(work, o, &text);
+    if (err == SL_OK && sl_cli_comm_is_root(work->pipe.comm))
+        err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
-}
-
-static void show_forecast_error(const struct sl_job_work *work, const struct sl_job_outcome *o) {
-    const struct sl_pipe_config *pipe = &work->pipe;
-    double step_s = sl_job_stats_summary(&o->stats).step_s,
-           foretold = (double)work->forecast.step_ns;
-    char predicted[SL_HUMAN_BYTES], measured[SL_HUMAN_BYTES], crowd[64] = "";
-    int workers = pipe->plan && !pipe->comm ? pipe->plan->worker_count : 1,
-        threads = workers * work->train.threads, cores = sl_device_bind_count();
-    if (!work->forecast.cost || isnan(step_s))
-        return;
-    if (threads > cores)
-        snprintf(crowd, sizeof crowd, "; %d threads shared %d core%s", threads, cores,
-                 cores == 1 ? "" : "s");
-    sl_log_note("a step took %s, %+.1f %% against the forecast of %s%s",
-                sl_human_ns((int64_t)(1e9 * step_s), measured), 100 * (1e9 * step_s / foretold - 1),
-                sl_human_ns(work->forecast.step_ns, predicted), crowd);
 }
 
 static void show_result(const struct sl_job_work *work, const struct sl_job_outcome *o) {
@@ -311,16 +252,16 @@ static sl_err train(struct sl_job_work *work, const struct sl_args *args,
     return sl_job_verdict(out);
 }
 
-static sl_err set_drill(const struct sl_args *args, struct sl_cli_drill *drill,
+static sl_err set_drill(const struct sl_args *args, struct sl_pipe_drill *drill,
                         struct sl_pipe_config *pipe) {
     const char *text = sl_args_text(args, "--drill", NULL);
     if (!text)
         return SL_OK;
     if (!pipe->plan)
         return sl_fail(SL_ERR_USAGE, "--drill needs a pipeline: set --stages or --plan");
-    pipe->on_action = sl_cli_drill_on_action;
+    pipe->on_action = sl_pipe_drill_on_action;
     pipe->on_action_ctx = drill;
-    return sl_cli_drill_parse(text, pipe->plan->worker_count, drill);
+    return sl_pipe_drill_parse(text, pipe->plan->worker_count, drill);
 }
 
 /* A file first; options replace its fields. */
@@ -348,7 +289,7 @@ static sl_err print_config(const struct sl_job *given, struct sl_job_work *work,
 
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
                      struct sl_job_outcome *outcome) {
-    struct sl_cli_drill drill;
+    struct sl_pipe_drill drill;
     struct sl_job job;
     struct sl_job_work work = {0};
     sl_err err = SL_OK;

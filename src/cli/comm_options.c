@@ -11,40 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Environment variables that launchers set for every process: Open MPI; MPICH and its descendants
- * (also srun --mpi=pmi2); srun --mpi=pmix; MVAPICH; Cray. */
-static const struct {
-    const char *rank, *size; /* size NULL: the launcher sets none */
-} launchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"PMIX_RANK", NULL},
-    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},   {"PALS_RANKID", NULL},
-};
-
-static const char *launched_as(void) {
-    if (getenv("SLUICE_RANK")) /* 'sluice launch', also inside a job of another launcher */
-        return "tcp";
-    for (int i = 0; i < SL_COUNT(launchers); i++)
-        if (getenv(launchers[i].rank))
-            return "mpi";
-    return sl_comm_job_is_step(getenv) ? "tcp" : "threads"; /* srun --mpi=none */
-}
-
-/* Under the mpirun of another MPI every process sees one rank. All would then write the same files.
- */
-static sl_err check_launcher(const struct sl_comm *comm) {
-    for (int i = 0; comm->ranks == 1 && i < SL_COUNT(launchers); i++) {
-        const char *size = launchers[i].size ? getenv(launchers[i].size) : NULL;
-        if (size && atoi(size) > 1)
-            return sl_fail(
-                SL_ERR_SYSTEM,
-                "started as one of %s ranks, but the MPI module, built for %s, sees one: "
-                "the launcher belongs to another MPI; use the mpirun of %s, or 'sluice "
-                "launch'",
-                size, comm->row->made_for, comm->row->made_for);
-    }
-    return SL_OK;
-}
-
 static struct sl_comm *still_open;
 static const char *command = ""; /* name, for its options in messages */
 
@@ -71,7 +37,7 @@ static void report_exit(void) {
 }
 
 sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
-    const char *name = sl_args_text(args, "--transport", launched_as());
+    const char *name = sl_args_text(args, "--transport", sl_comm_launched_as(getenv));
     const struct sl_transport *row;
     *out = NULL;
     command = args->command;
@@ -87,7 +53,7 @@ sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
     if (!mpi)
         SL_TRY(sl_comm_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));
-    err = mpi ? check_launcher(*out) : SL_OK;
+    err = mpi ? sl_comm_check_launcher(*out, getenv) : SL_OK;
     if (err != SL_OK) {
         sl_comm_close(*out);
         *out = NULL;

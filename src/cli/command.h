@@ -26,4 +26,7 @@ SL_MUST_CHECK sl_err sl_cli_print(const struct sl_text *text);
 /* For --json of commands that only write files: {"written": [...]}, the values of an option. */
 SL_MUST_CHECK sl_err sl_cli_print_written(const struct sl_args *args, const char *option);
 
+/* Print a list of 'sluice list KIND'; NULL: the kinds. */
+SL_MUST_CHECK sl_err sl_cli_print_list(const struct sl_args *args, const char *kind);
+
 #endif

@@ -45,18 +45,19 @@ struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct 
     return sl_job_model_names(sl_cli_model_dirs(args, arena), arena);
 }
 
-/* --set A=1,B=2 --set C=3 */
+const char *sl_cli_model_sizes(const struct sl_args *args, struct sl_arena *arena) {
+    const char *sizes = "", *text;
+    for (int n = 0; (text = sl_args_nth(args, "--set", n)) != NULL; n++)
+        sizes = sl_arena_printf(arena, "%s%s%s", sizes, n ? "," : "", text);
+    return sizes;
+}
+
 sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
                          struct sl_graph **out) {
     struct sl_arena arena = {0};
-    struct sl_text sizes = {0};
-    const char *text;
-    sl_text_put(&sizes, "");
-    for (int n = 0; (text = sl_args_nth(args, "--set", n)) != NULL; n++)
-        sl_text_printf(&sizes, "%s%s", n ? "," : "", text);
-    sl_err err = sl_job_model_open(name, sl_cli_model_dirs(args, &arena), sizes.at,
-                                   eval ? NULL : out, eval ? out : NULL);
-    sl_text_free(&sizes);
+    sl_err err =
+        sl_job_model_open(name, sl_cli_model_dirs(args, &arena), sl_cli_model_sizes(args, &arena),
+                          eval ? NULL : out, eval ? out : NULL);
     sl_arena_free(&arena);
     return err;
 }

@@ -14,6 +14,9 @@
 /* Directories to search for models by name, in order; in the arena, ends with NULL. */
 const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena);
 
+/* The sizes of --set A=1,B=2 --set C=3: "A=1,B=2,C=3"; in the arena. */
+const char *sl_cli_model_sizes(const struct sl_args *args, struct sl_arena *arena);
+
 /* Names of all models in the first directory that has any, sorted. */
 struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena);
 

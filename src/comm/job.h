@@ -21,4 +21,13 @@ SL_MUST_CHECK sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct 
 /* Is this process one of several tasks of a Slurm step? */
 bool sl_comm_job_is_step(char *(*lookup)(const char *name));
 
+struct sl_comm;
+/* launcher.c: the transport for a process that was started as this one: "tcp" by 'sluice launch' or
+ * srun, "mpi" by an MPI launcher, else "threads". */
+const char *sl_comm_launched_as(char *(*lookup)(const char *name));
+/* Fails if the launcher belongs to another MPI: every process then sees one rank, and all would
+ * write the same files. */
+SL_MUST_CHECK sl_err sl_comm_check_launcher(const struct sl_comm *comm,
+                                            char *(*lookup)(const char *name));
+
 #endif

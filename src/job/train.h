@@ -53,6 +53,14 @@ SL_MUST_CHECK sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_
                                   struct sl_job_outcome *out);
 /* SL_ERR_REFUSED if the run has diverged: its last steps were skipped. */
 SL_MUST_CHECK sl_err sl_job_verdict(const struct sl_job_outcome *outcome);
+/* outcome.c. Every rank calls: appends the results as JSON (docs/formats.md). */
+SL_MUST_CHECK sl_err sl_job_outcome_json(struct sl_job_work *work,
+                                         const struct sl_job_outcome *outcome,
+                                         struct sl_text *text);
+/* Measured over predicted time of a step, less 1; NAN: no forecast, or no step measured. `threads`
+ * of this process computed on `cores`. */
+double sl_job_forecast_error(const struct sl_job_work *work, const struct sl_job_outcome *outcome,
+                             int *threads, int *cores);
 void sl_job_outcome_free(struct sl_job_outcome *outcome);
 
 #endif

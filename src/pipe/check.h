@@ -42,4 +42,13 @@ struct sl_check_report {
 SL_MUST_CHECK sl_err sl_pipe_check(const struct sl_check_config *config,
                                    struct sl_check_report *report);
 
+/* check_text.c. Append the report as text (only if nothing differs), or as JSON. */
+void sl_pipe_check_put(const struct sl_check_config *config, const struct sl_check_report *report,
+                       struct sl_text *text);
+void sl_pipe_check_json(const struct sl_check_config *config, const struct sl_check_report *report,
+                        struct sl_text *text);
+/* SL_ERR_REFUSED if something differs; the message names what, when and where. */
+SL_MUST_CHECK sl_err sl_pipe_check_verdict(const struct sl_check_config *config,
+                                           const struct sl_check_report *report);
+
 #endif

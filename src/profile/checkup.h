@@ -1,6 +1,6 @@
 /* A checkup: what this host has for training and building, and what is missing.
  *
- * Each check appends findings; the caller prints them. Some checks start other programs.
+ * Each check appends findings. Some checks start other programs.
  */
 #ifndef SL_PROFILE_CHECKUP_H
 #define SL_PROFILE_CHECKUP_H
@@ -22,6 +22,7 @@ struct sl_checkup {
     struct sl_arena *arena; /* of the findings' texts */
     const char *path;       /* directories of programs, as in PATH */
     bool quick;             /* start no other program */
+    int model_count;        /* models that the command finds by name */
     const char *group;      /* of the current check */
     SL_VEC(struct sl_finding) found;
 };
@@ -30,6 +31,14 @@ struct sl_checkup {
 void sl_profile_checkup_ok(struct sl_checkup *c, const char *name, const char *fmt, ...)
     SL_PRINTF(3, 4);
 void sl_profile_checkup_bad(struct sl_checkup *c, struct sl_finding finding);
+
+/* checkup.c: runs all checks. The caller frees `found`. */
+void sl_profile_checkup_run(struct sl_checkup *c);
+/* Findings that are not ok, of those that are needed, or of the others. */
+int sl_profile_checkup_bad_count(const struct sl_checkup *c, bool needed);
+/* Append the findings as text, or as JSON. */
+void sl_profile_checkup_put(const struct sl_checkup *c, bool colour, struct sl_text *text);
+void sl_profile_checkup_json(const struct sl_checkup *c, struct sl_text *text);
 
 /* The checks, by group. */
 void sl_profile_checkup_machine(struct sl_checkup *c); /* cores, memory, files, clock */

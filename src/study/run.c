@@ -137,3 +137,24 @@ void sl_study_run_free(struct sl_study_run *run) {
     SL_VEC_FREE(&run->tuning);
     SL_VEC_FREE(&run->cells);
 }
+
+sl_err sl_study_write_results(const struct sl_study_run *run, struct sl_text *markdown) {
+    const struct sl_study_pool *p = &run->pool;
+    struct sl_text page = {0};
+    sl_study_put_markdown(run, markdown);
+    sl_study_put_page(&run->table, &page);
+    sl_err err = sl_file_write(sl_arena_printf(p->arena, "%s/study.md", p->out), markdown->at,
+                               markdown->length);
+    if (err == SL_OK)
+        err =
+            sl_file_write(sl_arena_printf(p->arena, "%s/study.html", p->out), page.at, page.length);
+    sl_text_free(&page);
+    return err;
+}
+
+const char *sl_study_default_out(struct sl_arena *arena, const char *file) {
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    const char *dot = strrchr(name, '.');
+    return !dot || dot == name ? sl_arena_printf(arena, "%s.out", name)
+                               : sl_arena_dup(arena, name, (size_t)(dot - name));
+}

@@ -30,6 +30,12 @@ void sl_study_run_free(struct sl_study_run *run);
 void sl_study_put_markdown(const struct sl_study_run *run, struct sl_text *out);
 void sl_study_put_json(const struct sl_study_table *table, struct sl_text *out);
 
+/* Writes OUT/study.md and OUT/study.html; appends the table to `markdown`. */
+SL_MUST_CHECK sl_err sl_study_write_results(const struct sl_study_run *run,
+                                            struct sl_text *markdown);
+/* Directory of a study: the name of its file without directory and ending. */
+const char *sl_study_default_out(struct sl_arena *arena, const char *file);
+
 /* Simulated time of a step of each task in each mode, [task][mode], with equal stages, B = 2F and
  * free messages; 0 if it cannot be simulated. SL_ERR_USAGE or SL_ERR_INPUT if the options of a mode
  * or task are wrong. */

@@ -68,6 +68,9 @@ struct sl_study {
 
 SL_MUST_CHECK sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
                                    size_t length, const struct sl_study **out);
+/* text.c: the same from a file. */
+SL_MUST_CHECK sl_err sl_study_read_file(struct sl_arena *arena, const char *path,
+                                        const struct sl_study **out);
 SL_MUST_CHECK sl_err sl_study_check(const struct sl_study *study);
 void sl_study_write(const struct sl_study *study, struct sl_text *out);
 

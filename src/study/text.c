@@ -378,3 +378,12 @@ void sl_study_write(const struct sl_study *s, struct sl_text *out) {
     for (int i = 0; i < s->note_count; i++)
         sl_text_printf(out, "note \"%s\"\n", s->notes[i]);
 }
+
+sl_err sl_study_read_file(struct sl_arena *arena, const char *path, const struct sl_study **out) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, 1 << 24, &text, &length));
+    sl_err err = sl_study_read(arena, path, text, length, out);
+    free(text);
+    return err;
+}

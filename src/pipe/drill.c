@@ -1,5 +1,5 @@
 /* Faults that a drill injects. */
-#include "cli/drill.h"
+#include "pipe/drill.h"
 
 #include "base/arena.h"
 #include "base/text.h"
@@ -58,33 +58,33 @@ static const struct {
     {"slow", act_slow}, {"stall", act_stall}, {"stop", act_stop},
 };
 
-sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_cli_drill *out) {
+sl_err sl_pipe_drill_parse(const char *text, int workers, struct sl_pipe_drill *out) {
     const char *colon = strchr(text, ':'), *second = colon ? strchr(colon + 1, ':') : NULL;
     char number[24];
     int64_t worker = 0, action = 0;
-    *out = (struct sl_cli_drill){0};
+    *out = (struct sl_pipe_drill){0};
     for (int i = 0; colon && i < SL_COUNT(drills); i++)
         if (strlen(drills[i].name) == (size_t)(colon - text) &&
             strncmp(drills[i].name, text, (size_t)(colon - text)) == 0)
             out->act = drills[i].act;
     if (!out->act || !second || second - colon - 1 >= (ptrdiff_t)sizeof number)
         return sl_fail(SL_ERR_USAGE,
-                       "--drill: expected WHAT:WORKER:ACTION with WHAT one of die, fail, memory, "
+                       "`drill`: expected WHAT:WORKER:ACTION with WHAT one of die, fail, memory, "
                        "slow, stall, stop, found '%s'",
                        text);
     snprintf(number, sizeof number, "%.*s", (int)(second - colon - 1), colon + 1);
-    SL_TRY(sl_parse_int(number, "--drill: worker", &worker));
-    SL_TRY(sl_parse_int(second + 1, "--drill: action", &action));
+    SL_TRY(sl_parse_int(number, "`drill`: worker", &worker));
+    SL_TRY(sl_parse_int(second + 1, "`drill`: action", &action));
     if (worker < 0 || worker >= workers || action < 0)
-        return sl_fail(SL_ERR_USAGE, "--drill: '%s': workers are 0 to %d, actions from 0", text,
+        return sl_fail(SL_ERR_USAGE, "`drill`: '%s': workers are 0 to %d, actions from 0", text,
                        workers - 1);
     out->worker = (int)worker;
     out->action = action;
     return SL_OK;
 }
 
-sl_err sl_cli_drill_on_action(void *ctx, int worker, int64_t action) {
-    struct sl_cli_drill *drill = ctx;
+sl_err sl_pipe_drill_on_action(void *ctx, int worker, int64_t action) {
+    struct sl_pipe_drill *drill = ctx;
     (void)action; /* starts at 0 in every run of the pipeline; `seen` does not */
     return worker == drill->worker && drill->seen++ == drill->action ? drill->act() : SL_OK;
 }
