@@ -129,6 +129,9 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
     stored->use_model =
         stored->model && !host->graph && !sl_job_has(given, "model") && !sl_job_has(given, "sizes");
     merge(stored, given, &merged);
+    /* 0.1.0 recorded the layout in the plan alone */
+    if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages)
+        sl_job_resolve(&merged, "plan", "plan.plan");
     stored->use_plan = stored->plan && *merged.plan && !sl_job_has(given, "plan");
     sl_job_free(given);
     work->job = merged;
@@ -154,16 +157,19 @@ static bool is_plain(const struct sl_plan *plan, const struct sl_job *job) {
 
 /* Does another layout keep the bits? Synchronous schedules and 2bw read versions that do not depend
  * on it (docs/design/0001), unless replicas or stages with own sizes change the order of sums. */
-static sl_err layout_keeps(struct sl_job_work *work, bool *keeps) {
+static bool layout_keeps(const struct sl_job_work *work, const struct sl_plan *plan) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
-    const struct sl_plan *old = NULL;
     int rule = rule_of(was);
-    if (work->stored->plan && *was->schedule)
+    return rule == rule_of(now) && is_plain(plan, was) && is_plain(work->pipe.plan, now) &&
+           (rule == SL_RULE_SYNC || (rule == SL_RULE_2BW && sl_optim_policy_is_none(now->policy)));
+}
+
+/* NULL: the run had one worker, or has no copy of its plan. */
+static sl_err read_stored_plan(struct sl_job_work *work, const struct sl_plan **out) {
+    *out = NULL;
+    if (work->stored->plan && *work->stored->job.schedule)
         SL_TRY(sl_plan_read(&work->arena, "plan.plan of the run", work->stored->plan,
-                            strlen(work->stored->plan), &old));
-    *keeps =
-        rule == rule_of(now) && is_plain(old, was) && is_plain(work->pipe.plan, now) &&
-        (rule == SL_RULE_SYNC || (rule == SL_RULE_2BW && sl_optim_policy_is_none(now->policy)));
+                            strlen(work->stored->plan), out));
     return SL_OK;
 }
 
@@ -182,23 +188,22 @@ static const char *value_of(struct sl_job_work *work, const struct sl_job *job,
     return out;
 }
 
-/* A plan file may have changed under its name. */
-static bool has_other_plan(const struct sl_job_work *work) {
-    struct sl_text text = {0};
-    if (!work->pipe.plan || !work->stored->plan || !*work->stored->job.schedule)
-        return !work->pipe.plan != !*work->stored->job.schedule;
-    sl_plan_write(work->pipe.plan, &text);
-    bool other = strcmp(text.at, work->stored->plan) != 0;
-    sl_text_free(&text);
-    return other;
+/* A plan file may have changed under its name. `was`: the plan of the run. */
+static bool has_other_plan(const struct sl_job_work *work, const struct sl_plan *was) {
+    const struct sl_plan *now = work->pipe.plan;
+    return was && now ? !sl_plan_same_layout(was, now) : !now != !*work->stored->job.schedule;
 }
 
-static void compare_fields(struct sl_job_work *work, bool keeps) {
+/* A config.json of 0.1.0 lacks the fields of role SL_JOB_WAY; its layout is only in the plan. */
+static void compare_fields(struct sl_job_work *work, const struct sl_plan *stored_plan) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
     bool synchronous = rule_of(was) == SL_RULE_SYNC && rule_of(now) == SL_RULE_SYNC, cut = false;
+    bool keeps = layout_keeps(work, stored_plan), old = !sl_job_has(was, "keep");
     const struct sl_job_field *plan = sl_job_field_find("plan");
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
         if (f->role == SL_JOB_LOCAL || f->change == SL_JOB_GRAPH)
+            continue;
+        if (old && f->role == SL_JOB_WAY && !sl_job_has(was, f->key))
             continue;
         struct sl_job_difference d = {.was = value_of(work, was, f), .now = value_of(work, now, f)};
         d.breaks = f->change == SL_JOB_BREAKS || (f->change == SL_JOB_LAYOUT && !keeps) ||
@@ -208,7 +213,7 @@ static void compare_fields(struct sl_job_work *work, bool keeps) {
         cut |= f->change == SL_JOB_LAYOUT;
         add_difference(work, f, d);
     }
-    if (!cut && has_other_plan(work))
+    if (!cut && has_other_plan(work, stored_plan))
         add_difference(work, plan,
                        (struct sl_job_difference){
                            .was = "that of the run", .now = "another", .breaks = !keeps});
@@ -289,15 +294,15 @@ out:
 }
 
 sl_err sl_job_compare_stored(struct sl_job_work *work) {
-    bool keeps;
+    const struct sl_plan *stored_plan;
     int fields = 1;
     if (!work->stored || !work->stored->has_checkpoint)
         return SL_OK;
     SL_TRY(compare_graph(work));
-    SL_TRY(layout_keeps(work, &keeps));
+    SL_TRY(read_stored_plan(work, &stored_plan));
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
         fields++;
     work->differences = SL_NEW(&work->arena, struct sl_job_difference, fields);
-    compare_fields(work, keeps);
+    compare_fields(work, stored_plan);
     return refuse_breaking(work);
 }

@@ -342,3 +342,24 @@ int sl_plan_find_stage(const struct sl_plan *plan, struct sl_str name) {
             return i;
     return -1;
 }
+
+static bool same_ints(const int *a, int a_count, const int *b, int b_count) {
+    return a_count == b_count && (!a_count || memcmp(a, b, sizeof *a * (size_t)a_count) == 0);
+}
+
+static bool same_stage(const struct sl_stage *a, const struct sl_stage *b) {
+    return a->micro_size == b->micro_size && a->recompute == b->recompute &&
+           a->has_input == b->has_input && same_ints(a->workers, a->width, b->workers, b->width) &&
+           same_ints(a->nodes, a->node_count, b->nodes, b->node_count) &&
+           memcmp(&a->times, &b->times, sizeof a->times) == 0;
+}
+
+bool sl_plan_same_layout(const struct sl_plan *a, const struct sl_plan *b) {
+    bool same = a->stage_count == b->stage_count && a->edge_count == b->edge_count &&
+                a->worker_count == b->worker_count;
+    for (int s = 0; same && s < a->stage_count; s++)
+        same = same_stage(&a->stages[s], &b->stages[s]);
+    for (int e = 0; same && e < a->edge_count; e++)
+        same = a->edges[e].from == b->edges[e].from && a->edges[e].to == b->edges[e].to;
+    return same;
+}

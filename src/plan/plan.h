@@ -134,6 +134,10 @@ SL_MUST_CHECK sl_err sl_plan_chain(struct sl_arena *arena, int stages, int worke
 SL_MUST_CHECK sl_err sl_plan_dag(struct sl_arena *arena, const char *text, int workers,
                                  const struct sl_plan **out);
 
+/* Do the plans cut, replicate and place the model in the same way? Names, bytes and the planner's
+ * choice do not count. */
+bool sl_plan_same_layout(const struct sl_plan *a, const struct sl_plan *b);
+
 /* The stage of that name, or -1. */
 int sl_plan_find_stage(const struct sl_plan *plan, struct sl_str name);
 

@@ -94,6 +94,18 @@ train gpt-nano "${sizes[@]}" --plan x.plan --batch 8 --micro 2 --steps 2 --out p
 rm x.plan
 train --resume --out planned --steps 4 || fail "a run with a plan"
 
+# A run of 0.1.0: config.json has only the fields that change results, plan.plan no hash of the graph.
+stale=(gpt-nano "${sizes[@]/L=1/L=2}" --stages 2 --schedule stash --batch 6 --micro 3)
+train "${stale[@]}" --eval-every 2 --steps 2 --out stale
+sed -i -E '/"(stages|workers|bind|lend|eval_every|eval_samples|save|keep|trace|log_staleness|audit|stall_timeout)":/d;
+    s/"slack": .*/"slack": 0/; s/clip_scope/verdict/; s/"global"/"all"/' stale/config.json
+sed -i 's/ graph "[0-9a-f]*"//' stale/plan.plan
+cp -r stale other
+train "${stale[@]}" --eval-every 2 --steps 4 --resume --out stale || fail "a run of 0.1.0"
+refuse 1 "plan was that of the run and is another" "${stale[@]}" --workers 1 --eval-every 2 --steps 4 --resume --out other
+cp -r other bare
+train --resume --out bare --steps 4 || fail "a run of 0.1.0 without options"
+
 # --print-config and --config are inverse; options replace the fields of the file.
 train "${job[@]}" --steps 12 --print-config >job.toml
 train --config job.toml --print-config >again.toml

@@ -54,6 +54,50 @@ static void test_round_trip(void **state) {
     sl_arena_free(&arena);
 }
 
+/* Names and bytes do not change a layout; nodes, workers and replicas do. */
+static void test_same_layout(void **state) {
+    static const struct {
+        const char *from, *to; /* in `full` */
+        bool same;
+    } edits[] = {
+        {"edge b c 7", "edge b c 8", true},
+        {"tie embed 5", "tie other 6", true},
+        {"schedule \"1f1b\"", "schedule \"gpipe\"", true},
+        {"work 31", "work 32", true},
+        {"memory 1 17179869184\n", "", true},
+        {"on 2\n", "on 0\n", false},
+        {"micro 6", "micro 12", false},
+        {"recompute input", "input", false},
+        {"5\n"
+         "stage b width 1 micro 6 on 2\n"
+         "bytes b params 7 grads 7 state 0 stash 0 saved 0 kept 0 work 0\n"
+         "nodes b 3 4\n",
+         "4 5\n"
+         "stage b width 1 micro 6 on 2\n"
+         "bytes b params 7 grads 7 state 0 stash 0 saved 0 kept 0 work 0\n"
+         "nodes b 3\n",
+         false},
+        {"step 5", "step 6", false},
+        {"edge a c 5\n", "", false},
+    };
+    (void)state;
+    for (int i = 0; i < SL_COUNT(edits); i++) {
+        struct sl_arena arena = {0};
+        struct sl_text text = {0};
+        const struct sl_plan *a, *b;
+        const char *at = strstr(full, edits[i].from);
+        assert_int_equal(read_text(&arena, full, &a), SL_OK);
+        assert_non_null(at);
+        sl_text_put_bytes(&text, full, (size_t)(at - full));
+        sl_text_put(&text, edits[i].to);
+        sl_text_put(&text, at + strlen(edits[i].from));
+        assert_int_equal(read_text(&arena, text.at, &b), SL_OK);
+        assert_true(sl_plan_same_layout(a, b) == edits[i].same);
+        sl_text_free(&text);
+        sl_arena_free(&arena);
+    }
+}
+
 static void test_derived(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan;
@@ -122,9 +166,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_same_layout),
+        cmocka_unit_test(test_derived),    cmocka_unit_test(test_depth),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
