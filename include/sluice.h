@@ -9,6 +9,7 @@
 #include "sluice/err.h"
 #include "sluice/net.h"
 #include "sluice/pipeline.h"
+#include "sluice/schedule.h"
 #include "sluice/train.h"
 #include "sluice/version.h"
 

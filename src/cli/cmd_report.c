@@ -16,8 +16,10 @@ static sl_err add(const struct sl_args *args, const char *path, const char *sche
         return sl_report_trace_file(arena, path, out);
     SL_TRY(sl_cli_sim_request(args, path, &request));
     request.picture = true;
-    if (schedule)
+    if (schedule) {
         request.sched.schedule = schedule;
+        request.sched.module = NULL;
+    }
     SL_TRY(sl_job_sim(arena, &request, &s));
     *out = s.picture;
     return SL_OK;

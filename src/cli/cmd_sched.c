@@ -38,6 +38,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     const struct sl_sched *sched;
     const struct sl_sim *sim;
     SL_TRY(sl_cli_sched_request(args, input, &request));
+    SL_TRY(sl_job_sched_open(arena, &request));
     SL_TRY(sl_job_sched_plan(arena, &request, &plan));
     SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
     SL_TRY(sl_sched_build(arena, plan, &opts, &sched));

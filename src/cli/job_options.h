@@ -46,7 +46,7 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \
         {"--schedule", "S", "see 'sluice list schedules' (default: the plan's, else 1f1b)",        \
          false},                                                                                   \
-    {                                                                                              \
+        {"--schedule-module", "X.so", "schedule by the generator of a module", false}, {           \
         "--plan", "X.plan", "stages and workers from a file", false                                \
     }
 

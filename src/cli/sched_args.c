@@ -3,12 +3,14 @@
 
 #include "base/log.h"
 #include "cli/terminal.h"
+#include "job/schedule.h"
 
 sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
                             struct sl_job_sched_request *out) {
     *out = (struct sl_job_sched_request){.plan_file = path,
                                          .dag = sl_args_text(args, "--dag", NULL),
                                          .schedule = sl_args_text(args, "--schedule", NULL),
+                                         .module = sl_args_text(args, "--schedule-module", NULL),
                                          .policy = sl_args_text(args, "--policy", NULL),
                                          .costs = sl_args_text(args, "--costs", NULL),
                                          .global_step = sl_args_has(args, "--global-step")};
@@ -17,7 +19,9 @@ sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
         out->global_step = true;
     }
     SL_TRY(sl_args_int(args, "--chain", 1, SL_STAGE_MAX, &out->chain));
-    if ((path != NULL) + (out->chain > 0) + (out->dag != NULL) != 1)
+    bool sketch = sl_job_schedule_is_file(out->schedule); /* the file has its own */
+    int sources = (path != NULL) + (out->chain > 0) + (out->dag != NULL);
+    if (sources > 1 || (sources == 0 && !sketch))
         return sl_fail(SL_ERR_USAGE, "%s: give one of X.plan, --chain N and --dag EDGES",
                        args->command);
     SL_TRY(sl_args_int(args, "--ranks", 1, SL_WORKER_MAX, &out->ranks));

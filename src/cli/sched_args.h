@@ -9,7 +9,8 @@
 #define SL_SCHED_OPTIONS                                                                           \
     {"--chain", "N", "N stages in a row", false},                                                  \
         {"--dag", "EDGES", "a graph of stages: 'a>b,a>c,b>d,c>d'", false},                         \
-        {"--schedule", "S", "schedule; see 'sluice list schedules'", false},                       \
+        {"--schedule", "S", "see 'sluice list schedules'; or X.sched, X.csv", false},              \
+        {"--schedule-module", "X.so", "schedule by the generator of a module", false},             \
         {"--micro", "M", "micro-batches per iteration", false},                                    \
         {"--batch", "B", "samples per iteration, instead of --micro", false},                      \
         {"--last-batch", "B", "samples of the last iteration", false},                             \

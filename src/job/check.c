@@ -2,13 +2,15 @@
 #include "device/device.h"
 #include "job/job.h"
 #include "job/parts.h"
+#include "job/schedule.h"
 #include "pipe/pipe.h"
 #include "sched/schedule.h"
 
 #include <string.h>
 
 bool sl_job_is_pipeline(const struct sl_job *job) {
-    return *job->plan || job->stages > 0 || job->cut == SL_JOB_CUT_BRANCHES;
+    return *job->plan || job->stages > 0 || job->cut == SL_JOB_CUT_BRANCHES ||
+           sl_job_schedule_is_file(job->schedule);
 }
 
 /* Fields that need a pipeline, and whether they also need a run directory. */
@@ -18,6 +20,7 @@ static sl_err check_needs(const struct sl_job *job) {
         bool used, out;
     } needs[] = {
         {"schedule", *job->schedule, false},
+        {"schedule_module", *job->schedule_module, false},
         {"policy", !sl_optim_policy_is_none(job->policy), false},
         {"workers", job->workers > 0, false},
         {"replicas", job->replicas > 0, false},
@@ -79,7 +82,8 @@ static sl_err check_rows(const struct sl_job *job) {
     SL_TRY(sl_optim_lr_parse(job->lr_schedule, job->steps, &lr));
     if (*job->loss_scale)
         SL_TRY(sl_optim_loss_scale_parse(job->loss_scale, &scale));
-    return *job->schedule ? sl_sched_row_require(job->schedule, &schedule) : SL_OK;
+    bool own = !*job->schedule || *job->schedule_module || sl_job_schedule_is_file(job->schedule);
+    return own ? SL_OK : sl_sched_row_require(job->schedule, &schedule);
 }
 
 sl_err sl_job_check(const struct sl_job *job) {

@@ -62,14 +62,15 @@ static void share_devices(const struct sl_job_work *work, const struct sl_sim *s
 /* One step of a synchronous schedule; many of an asynchronous one, because they overlap. */
 static sl_err play(struct sl_job_work *work, const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_pipe_config *pipe = &work->pipe;
-    const struct sl_schedule *row = sl_sched_row_find(pipe->schedule);
+    const struct sl_schedule *row = pipe->row;
     struct sl_forecast *out = &work->forecast;
     struct sl_sched_opts opts = {.schedule = pipe->schedule,
+                                 .row = pipe->row,
                                  .batch = work->train.batch,
                                  .slack = pipe->slack,
                                  .policy = &work->train.policy,
                                  .global_step = pipe->global_step,
-                                 .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1};
+                                 .iters = row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1};
     const struct sl_sched *sched;
     const struct sl_sim *sim;
     SL_TRY(sl_sched_build(&work->arena, pipe->plan, &opts, &sched));

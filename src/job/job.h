@@ -42,7 +42,7 @@ struct sl_job {
     double lr, clip;
     int clip_scope; /* enum sl_job_scope */
     /* pipeline: `plan`, or `stages` and how to cut and place them */
-    const char *plan, *schedule;
+    const char *plan, *schedule, *schedule_module;
     int64_t stages, workers, replicas, slack;
     int cut;  /* enum sl_job_cut */
     int bind; /* enum sl_job_bind */

@@ -1,6 +1,7 @@
 /* The pipeline of a job: which stage has which nodes, which worker has which stage, by which
  * schedule and with how much slack. */
 #include "job/parts.h"
+#include "job/schedule.h"
 #include "plan/model.h"
 #include "sched/schedule.h"
 #include "search/candidate.h"
@@ -56,6 +57,8 @@ static sl_err cut_stages(const struct sl_job_work *work, const struct sl_schedul
  * and its opposite. */
 static sl_err replicate(const struct sl_job *job, const struct sl_schedule *schedule,
                         struct cut *cut, struct sl_model_plan_spec *spec) {
+    if (sl_sched_given_passes(schedule))
+        return sl_job_given_place(cut->arena, job, sl_sched_given_passes(schedule), spec);
     bool cross = schedule->layout == SL_LAYOUT_CROSS;
     int64_t width = job->replicas ? job->replicas : cross ? 2 : 1;
     if (width == 1)
@@ -88,8 +91,7 @@ static sl_err replicate(const struct sl_job *job, const struct sl_schedule *sche
 
 static sl_err plan_stages(struct sl_job_work *work, int *stage_of) {
     const struct sl_train_config *c = &work->train;
-    const struct sl_schedule *schedule;
-    SL_TRY(sl_sched_row_require(work->job.schedule, &schedule));
+    const struct sl_schedule *schedule = work->pipe.row;
     struct cut cut = {.arena = &work->arena, .stage_of = stage_of, .stages = (int)work->job.stages};
     SL_TRY(cut_stages(work, schedule, &cut));
     struct sl_model_plan_spec spec = {
@@ -145,6 +147,7 @@ static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, in
 static int64_t default_slack(const struct sl_job_work *work) {
     const struct sl_plan *plan = work->pipe.plan;
     struct sl_sched_opts opts = {.schedule = work->job.schedule,
+                                 .row = work->pipe.row,
                                  .batch = work->train.batch,
                                  .iters = SL_ASYNC_ITERS,
                                  .policy = &work->train.policy,
@@ -158,16 +161,18 @@ sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     bool planned = plan || *job->plan;
     if (planned)
         SL_TRY(read_plan(work, plan, stage_of));
-    if (!*job->schedule)
+    if (!*job->schedule && !*job->schedule_module)
         sl_job_resolve(job, "schedule", "1f1b");
+    SL_TRY(sl_job_given_open(work, planned));
     if (!planned)
         SL_TRY(plan_stages(work, stage_of));
+    SL_TRY(sl_job_given_keep(work));
     if (!sl_job_has(job, "slack"))
         job->slack = default_slack(work);
     sl_job_mark(job, "slack");
     sl_job_mark(job, "clip_scope");
     work->pipe.stage_of = stage_of;
-    work->pipe.schedule = job->schedule;
+    work->pipe.schedule = work->pipe.row->name;
     work->pipe.slack = job->slack;
     work->pipe.global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL;
     return SL_OK;

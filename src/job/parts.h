@@ -20,6 +20,17 @@ const char *sl_job_dtype_name(const struct sl_job *job);
 /* layout.c: plan, stages of nodes, schedule and slack into work->pipe; needs work->train. Resolves
  * the fields that depend on the plan. */
 SL_MUST_CHECK sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan);
+/* layout_given.c. The row of the job's schedule into work->pipe.row. A schedule from a file sets
+ * the stages (unless a plan does), micro-batches, policy and slack that the job leaves open. */
+SL_MUST_CHECK sl_err sl_job_given_open(struct sl_job_work *work, bool planned);
+/* Its workers into `spec`. */
+struct sl_model_plan_spec;
+SL_MUST_CHECK sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
+                                        const struct sl_sched *given,
+                                        struct sl_model_plan_spec *spec);
+/* After the plan is known: a schedule from a module becomes one from a file; `schedule` becomes
+ * "schedule.sched", the copy in the run directory. */
+SL_MUST_CHECK sl_err sl_job_given_keep(struct sl_job_work *work);
 /* forecast.c: work->forecast from `cost`. */
 SL_MUST_CHECK sl_err sl_job_forecast_make(struct sl_job_work *work);
 /* open.c: a text field that the job leaves open; the value counts as given from now on. */
@@ -27,10 +38,11 @@ void sl_job_resolve(struct sl_job *job, const char *key, const char *value);
 
 /* resume.c: the texts of the run that a job resumes. */
 struct sl_job_stored {
-    const char *config, *model, *plan; /* NULL: no such file */
-    bool has_checkpoint;               /* else there is nothing to continue exactly */
+    const char *config, *model, *plan, *sched; /* NULL: no such file */
+    bool has_checkpoint;                       /* else there is nothing to continue exactly */
     bool use_model; /* the graph is read from `model`: neither name nor sizes are given */
     bool use_plan;  /* the plan is read from `plan`: no layout is given */
+    bool use_sched; /* the schedule is read from `sched`: no other is given */
     struct sl_job job;
 };
 

@@ -4,6 +4,7 @@
 #include "graph/model.h"
 #include "job/parts.h"
 #include "profile/peak.h"
+#include "sched/given.h"
 
 #include <stdlib.h>
 
@@ -40,6 +41,10 @@ sl_err sl_job_agree(const struct sl_job_work *work) {
     SL_TRY(sl_comm_agree(comm, "data", sl_data_fingerprint(work->data)));
     sl_plan_write(plan, &layout);
     sl_text_put(&layout, work->pipe.schedule);
+    if (sl_sched_given_passes(work->pipe.row)) {
+        struct sl_sched sched = sl_sched_given_on(work->pipe.row, plan);
+        sl_sched_write(&sched, &layout);
+    }
     SL_TRY(sl_comm_agree(comm, "plan", hash_text(&layout)));
     if (plan->worker_count < comm->ranks)
         return sl_fail(SL_ERR_USAGE,

@@ -8,8 +8,9 @@
 #include "ckpt/ckpt.h"
 #include "job/model.h"
 #include "job/parts.h"
+#include "job/schedule.h"
 #include "plan/text.h"
-#include "sched/schedule.h"
+#include "sched/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ static sl_err read_run(const char *run, struct sl_arena *arena, struct sl_job_st
     SL_TRY(read_text(run, "config.json", CONFIG_BYTES, arena, &out->config));
     SL_TRY(read_text(run, "model.model", SL_MODEL_FILE_BYTES, arena, &out->model));
     SL_TRY(read_text(run, "plan.plan", PLAN_BYTES, arena, &out->plan));
+    SL_TRY(read_text(run, "schedule.sched", PLAN_BYTES, arena, &out->sched));
     if (!out->config && out->has_checkpoint)
         return sl_fail(SL_ERR_INPUT,
                        "%s has checkpoints but no config.json, so that `resume` cannot compare the "
@@ -62,6 +64,7 @@ static sl_err share_run(struct sl_comm *comm, struct sl_arena *arena, struct sl_
     SL_TRY(sl_comm_merge(comm, &run->has_checkpoint, sizeof run->has_checkpoint));
     SL_TRY(share_text(comm, arena, &run->config));
     SL_TRY(share_text(comm, arena, &run->model));
+    SL_TRY(share_text(comm, arena, &run->sched));
     return share_text(comm, arena, &run->plan);
 }
 
@@ -84,14 +87,17 @@ static void reset_all(struct sl_job *job, const char *const *keys) {
 static void drop_replaced(struct sl_job *merged, const struct sl_job *given) {
     static const char *const all[] = {"plan", "stages", "cut", NULL},
                              *const parts[] = {"stages", "cut", "workers", "replicas", NULL},
-                             *const any[] = {"plan",     "stages",   "cut", "workers",
-                                             "replicas", "schedule", NULL};
+                             *const any[] = {
+                                 "plan",     "stages",          "cut", "workers", "replicas",
+                                 "schedule", "schedule_module", NULL};
     if (gives_any(given, all))
         reset_all(merged, parts);
     if (gives_any(given, parts))
         sl_job_reset(merged, "plan");
     if (gives_any(given, any))
         sl_job_reset(merged, "slack");
+    if (*given->schedule_module && !*given->schedule)
+        sl_job_reset(merged, "schedule");
 }
 
 static void merge(const struct sl_job_stored *stored, const struct sl_job *given,
@@ -133,6 +139,8 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
     if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages)
         sl_job_resolve(&merged, "plan", "plan.plan");
     stored->use_plan = stored->plan && *merged.plan && !sl_job_has(given, "plan");
+    stored->use_sched =
+        stored->sched && sl_job_schedule_is_file(merged.schedule) && !sl_job_has(given, "schedule");
     sl_job_free(given);
     work->job = merged;
     return SL_OK;
@@ -140,10 +148,29 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
 
 /* ---- differences ---- */
 
+/* Plan and schedule of the stored job; NULL: the run had one worker, or has no copy of its plan. */
+struct past {
+    const struct sl_plan *plan;
+    const struct sl_schedule *row;
+};
+
 /* The rule of a job without a pipeline is that of synchronous schedules. -1: no row. */
-static int rule_of(const struct sl_job *job) {
-    const struct sl_schedule *row = *job->schedule ? sl_sched_row_find(job->schedule) : NULL;
+static int rule_of(const struct sl_job *job, const struct sl_schedule *row) {
     return row ? (int)row->rule : *job->schedule ? -1 : SL_RULE_SYNC;
+}
+
+/* Rows of the registry add in ascending order; a file may not, where memory lacks. */
+static bool adds_in_order(const struct sl_plan *plan, const struct sl_schedule *row,
+                          int64_t batch) {
+    struct sl_arena arena = {0};
+    struct sl_sched_opts opts = {.row = row, .batch = batch};
+    const struct sl_sched *sched;
+    if (!plan || !sl_sched_given_passes(row))
+        return true;
+    bool ordered =
+        sl_sched_build(&arena, plan, &opts, &sched) == SL_OK && sl_sched_order_of(sched).gradients;
+    sl_arena_free(&arena);
+    return ordered;
 }
 
 /* Sums of gradients are taken in the order of one worker. */
@@ -157,19 +184,26 @@ static bool is_plain(const struct sl_plan *plan, const struct sl_job *job) {
 
 /* Does another layout keep the bits? Synchronous schedules and 2bw read versions that do not depend
  * on it (docs/design/0001), unless replicas or stages with own sizes change the order of sums. */
-static bool layout_keeps(const struct sl_job_work *work, const struct sl_plan *plan) {
+static bool layout_keeps(const struct sl_job_work *work, const struct past *past) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
-    int rule = rule_of(was);
-    return rule == rule_of(now) && is_plain(plan, was) && is_plain(work->pipe.plan, now) &&
+    int rule = rule_of(was, past->row);
+    return rule == rule_of(now, work->pipe.row) && is_plain(past->plan, was) &&
+           is_plain(work->pipe.plan, now) && adds_in_order(past->plan, past->row, was->batch) &&
+           adds_in_order(work->pipe.plan, work->pipe.row, now->batch) &&
            (rule == SL_RULE_SYNC || (rule == SL_RULE_2BW && sl_optim_policy_is_none(now->policy)));
 }
 
-/* NULL: the run had one worker, or has no copy of its plan. */
-static sl_err read_stored_plan(struct sl_job_work *work, const struct sl_plan **out) {
-    *out = NULL;
-    if (work->stored->plan && *work->stored->job.schedule)
-        SL_TRY(sl_plan_read(&work->arena, "plan.plan of the run", work->stored->plan,
-                            strlen(work->stored->plan), out));
+static sl_err read_past(struct sl_job_work *work, struct past *out) {
+    const struct sl_job_stored *stored = work->stored;
+    *out = (struct past){0};
+    if (stored->plan && *stored->job.schedule)
+        SL_TRY(sl_plan_read(&work->arena, "plan.plan of the run", stored->plan,
+                            strlen(stored->plan), &out->plan));
+    if (stored->sched && sl_job_schedule_is_file(stored->job.schedule))
+        return sl_job_schedule_parse(&work->arena, "schedule.sched of the run", stored->sched,
+                                     &out->row);
+    if (*stored->job.schedule)
+        out->row = sl_sched_row_find(stored->job.schedule);
     return SL_OK;
 }
 
@@ -188,18 +222,40 @@ static const char *value_of(struct sl_job_work *work, const struct sl_job *job,
     return out;
 }
 
-/* A plan file may have changed under its name. `was`: the plan of the run. */
-static bool has_other_plan(const struct sl_job_work *work, const struct sl_plan *was) {
+/* A plan file may have changed under its name. */
+static bool has_other_plan(const struct sl_job_work *work, const struct past *past) {
     const struct sl_plan *now = work->pipe.plan;
-    return was && now ? !sl_plan_same_layout(was, now) : !now != !*work->stored->job.schedule;
+    return past->plan && now ? !sl_plan_same_layout(past->plan, now)
+                             : !now != !*work->stored->job.schedule;
+}
+
+/* So may the file of a schedule. */
+static bool has_other_sched(const struct sl_job_work *work, const struct past *past) {
+    struct sl_text was = {0}, now = {0};
+    if (!sl_sched_given_passes(past->row) || !sl_sched_given_passes(work->pipe.row))
+        return false;
+    struct sl_sched a = sl_sched_given_on(past->row, work->pipe.plan);
+    struct sl_sched b = sl_sched_given_on(work->pipe.row, work->pipe.plan);
+    sl_sched_write(&a, &was);
+    sl_sched_write(&b, &now);
+    bool other = strcmp(was.at, now.at) != 0;
+    sl_text_free(&was);
+    sl_text_free(&now);
+    return other;
+}
+
+static void add_other_file(struct sl_job_work *work, const char *key, bool breaks) {
+    add_difference(
+        work, sl_job_field_find(key),
+        (struct sl_job_difference){.was = "that of the run", .now = "another", .breaks = breaks});
 }
 
 /* A config.json of 0.1.0 lacks the fields of role SL_JOB_WAY; its layout is only in the plan. */
-static void compare_fields(struct sl_job_work *work, const struct sl_plan *stored_plan) {
+static void compare_fields(struct sl_job_work *work, const struct past *past) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
-    bool synchronous = rule_of(was) == SL_RULE_SYNC && rule_of(now) == SL_RULE_SYNC, cut = false;
-    bool keeps = layout_keeps(work, stored_plan), old = !sl_job_has(was, "keep");
-    const struct sl_job_field *plan = sl_job_field_find("plan");
+    bool synchronous =
+        rule_of(was, past->row) == SL_RULE_SYNC && rule_of(now, work->pipe.row) == SL_RULE_SYNC;
+    bool keeps = layout_keeps(work, past), old = !sl_job_has(was, "keep"), cut = false;
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
         if (f->role == SL_JOB_LOCAL || f->change == SL_JOB_GRAPH)
             continue;
@@ -213,10 +269,10 @@ static void compare_fields(struct sl_job_work *work, const struct sl_plan *store
         cut |= f->change == SL_JOB_LAYOUT;
         add_difference(work, f, d);
     }
-    if (!cut && has_other_plan(work, stored_plan))
-        add_difference(work, plan,
-                       (struct sl_job_difference){
-                           .was = "that of the run", .now = "another", .breaks = !keeps});
+    if (!cut && has_other_plan(work, past))
+        add_other_file(work, "plan", !keeps);
+    else if (!cut && has_other_sched(work, past))
+        add_other_file(work, "schedule", !keeps);
 }
 
 static sl_err refuse_breaking(const struct sl_job_work *work) {
@@ -294,15 +350,15 @@ out:
 }
 
 sl_err sl_job_compare_stored(struct sl_job_work *work) {
-    const struct sl_plan *stored_plan;
+    struct past past;
     int fields = 1;
     if (!work->stored || !work->stored->has_checkpoint)
         return SL_OK;
     SL_TRY(compare_graph(work));
-    SL_TRY(read_stored_plan(work, &stored_plan));
+    SL_TRY(read_past(work, &past));
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
         fields++;
     work->differences = SL_NEW(&work->arena, struct sl_job_difference, fields);
-    compare_fields(work, stored_plan);
+    compare_fields(work, &past);
     return refuse_breaking(work);
 }

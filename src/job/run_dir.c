@@ -1,6 +1,7 @@
 /* Run directories: the job of a run, and its newest weights. */
 #include "job/model.h"
 #include "job/parts.h"
+#include "job/schedule.h"
 
 #include <string.h>
 
@@ -12,6 +13,9 @@ sl_err sl_job_read_run(struct sl_job *job, const char *run) {
         sl_file_exists(config)
             ? sl_job_read_file(job, config)
             : sl_fail(SL_ERR_INPUT, "%s is not a run directory: it has no config.json", run);
+    const char *sched = sl_arena_printf(&arena, "%s/schedule.sched", run);
+    if (err == SL_OK && sl_job_schedule_is_file(job->schedule) && sl_file_exists(sched))
+        sl_job_resolve(job, "schedule", sched);
     if (err == SL_OK && !job->stages && job->cut == SL_JOB_CUT_EVEN && sl_file_exists(plan))
         sl_job_resolve(job, "plan", plan);
     sl_arena_free(&arena);

@@ -77,14 +77,14 @@ static int64_t iterations_of(const struct sl_picture *picture) {
 static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t iters,
                           const struct sl_sched **out) {
     const struct sl_job *job = &r->job;
-    const struct sl_job_sched_request request = {
-        .schedule = *job->schedule ? job->schedule : "1f1b",
-        .policy = job->policy,
-        .batch = job->batch,
-        .iters = iters,
-        .slack = job->slack,
-        .global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL};
+    struct sl_job_sched_request request = {.schedule = *job->schedule ? job->schedule : "1f1b",
+                                           .policy = job->policy,
+                                           .batch = job->batch,
+                                           .iters = iters,
+                                           .slack = job->slack,
+                                           .global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL};
     struct sl_sched_opts opts;
+    SL_TRY(sl_job_sched_open(r->arena, &request));
     SL_TRY(sl_job_sched_opts(r->arena, &request, plan, &opts));
     return sl_sched_build(r->arena, plan, &opts, out);
 }

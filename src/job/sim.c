@@ -46,10 +46,12 @@ static sl_err open_file(struct sl_arena *arena, const char *path, const char *co
 
 static sl_err build(struct sl_arena *arena, const struct sl_job_sched_request *request,
                     const struct sl_sched **out) {
+    struct sl_job_sched_request r = *request;
     const struct sl_plan *plan;
     struct sl_sched_opts opts;
-    SL_TRY(sl_job_sched_plan(arena, request, &plan));
-    SL_TRY(sl_job_sched_opts(arena, request, plan, &opts));
+    SL_TRY(sl_job_sched_open(arena, &r));
+    SL_TRY(sl_job_sched_plan(arena, &r, &plan));
+    SL_TRY(sl_job_sched_opts(arena, &r, plan, &opts));
     return sl_sched_build(arena, plan, &opts, out);
 }
 

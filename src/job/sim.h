@@ -18,21 +18,27 @@ struct sl_job_sched_request {
     int64_t chain;         /* stages in a row */
     const char *dag;       /* edges: "a>b,a>c,b>d,c>d" */
 
-    const char *schedule; /* [the plan's] */
-    const char *policy;   /* staleness policy [none] */
-    const char *costs;    /* "F=3,I=2,W=2", or per stage "a:F=3;b:F=1" [the plan's] */
-    int64_t micros;       /* micro-batches per iteration [by batch] */
-    int64_t batch;        /* samples per iteration [the plan's] */
-    int64_t last_batch;   /* samples of the last iteration [batch] */
-    int64_t iters;        /* [1] */
-    int64_t group;        /* k of kfkb and graph [1] */
-    int64_t slack;        /* micro-batches that may wait between stages [0] */
-    int64_t ranks;        /* workers [one per stage, or per chunk of stages] */
-    int64_t chunks;       /* stages per worker of a chain [the layout's] */
-    bool global_step;     /* asynchronous: one global norm and skip decision per step */
-    bool tied;            /* the first and the last stage share weights */
+    const char *schedule;          /* name, X.sched or X.csv [the plan's] */
+    const char *module;            /* X.so with its generator [none] */
+    const struct sl_schedule *row; /* of a file or module: sl_job_sched_open sets it */
+    const char *policy;            /* staleness policy [none] */
+    const char *costs;             /* "F=3,I=2,W=2", or per stage "a:F=3;b:F=1" [the plan's] */
+    int64_t micros;                /* micro-batches per iteration [by batch] */
+    int64_t batch;                 /* samples per iteration [the plan's] */
+    int64_t last_batch;            /* samples of the last iteration [batch] */
+    int64_t iters;                 /* [1] */
+    int64_t group;                 /* k of kfkb and graph [1] */
+    int64_t slack;                 /* micro-batches that may wait between stages [0] */
+    int64_t ranks;                 /* workers [one per stage, or per chunk of stages] */
+    int64_t chunks;                /* stages per worker of a chain [the layout's] */
+    bool global_step;              /* asynchronous: one global norm and skip decision per step */
+    bool tied;                     /* the first and the last stage share weights */
 };
 
+/* Opens the file or module of the schedule. Call it before the two below. A file has its own sketch
+ * of a plan, which counts if the request has none. */
+SL_MUST_CHECK sl_err sl_job_sched_open(struct sl_arena *arena,
+                                       struct sl_job_sched_request *request);
 SL_MUST_CHECK sl_err sl_job_sched_plan(struct sl_arena *arena,
                                        const struct sl_job_sched_request *request,
                                        const struct sl_plan **out);

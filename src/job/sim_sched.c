@@ -1,6 +1,7 @@
 /* From a request to a plan and the options of a schedule. */
 #include "base/text.h"
 #include "interop/torch_csv.h"
+#include "job/schedule.h"
 #include "job/sim.h"
 
 #include <stdlib.h>
@@ -30,7 +31,8 @@ sl_err sl_job_sched_read(struct sl_arena *arena, const char *path, struct sl_sch
 
 static sl_err build_chain(struct sl_arena *arena, const struct sl_job_sched_request *r,
                           const struct sl_plan **out) {
-    const struct sl_schedule *row = sl_sched_row_find(r->schedule ? r->schedule : "1f1b");
+    const struct sl_schedule *row =
+        r->row ? r->row : sl_sched_row_find(r->schedule ? r->schedule : "1f1b");
     enum sl_layout layout = row ? row->layout : SL_LAYOUT_LOOP;
     int64_t chunks = r->chunks ? r->chunks : row && row->layout_chunks ? 2 : 1;
     if (r->chain % chunks)
@@ -52,8 +54,29 @@ static sl_err tie_ends(struct sl_arena *arena, const struct sl_plan **plan) {
     return sl_plan_build(arena, &draft, plan);
 }
 
+sl_err sl_job_sched_open(struct sl_arena *arena, struct sl_job_sched_request *request) {
+    bool own = request->module || sl_job_schedule_is_file(request->schedule);
+    return own ? sl_job_schedule_open(arena, request->schedule, request->module, &request->row)
+               : SL_OK;
+}
+
+/* Without a plan, the sketch in the file of the schedule. */
+static sl_err take_sketch(const struct sl_job_sched_request *r, const struct sl_plan **out) {
+    const struct sl_plan *plan = sl_sched_given_passes(r->row)->plan;
+    if (r->dag || r->tied || r->chunks || (r->ranks && r->ranks != plan->worker_count) ||
+        (r->chain && r->chain != plan->stage_count))
+        return sl_fail(SL_ERR_USAGE,
+                       "the file %s has its own %d stages on %d workers; leave out what describes "
+                       "others",
+                       r->schedule, plan->stage_count, plan->worker_count);
+    *out = plan;
+    return SL_OK;
+}
+
 sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_request *request,
                          const struct sl_plan **out) {
+    if (!request->plan_file && sl_sched_given_passes(request->row))
+        return take_sketch(request, out);
     if ((request->plan_file != NULL) + (request->chain > 0) + (request->dag != NULL) != 1)
         return sl_fail(SL_ERR_USAGE, "give one of a plan, `chain` and `dag`");
     if (request->plan_file)
@@ -67,7 +90,9 @@ sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_reque
 
 sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_request *r,
                          const struct sl_plan *plan, struct sl_sched_opts *out) {
+    const struct sl_sched *given = sl_sched_given_passes(r->row);
     *out = (struct sl_sched_opts){.schedule = r->schedule ? r->schedule : plan->schedule,
+                                  .row = r->row,
                                   .micros = r->micros,
                                   .batch = r->batch || r->micros ? r->batch : plan->batch,
                                   .last_batch = r->last_batch,
@@ -75,7 +100,16 @@ sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_reque
                                   .group = r->group,
                                   .slack = r->slack,
                                   .global_step = r->global_step};
-    if (!out->schedule)
+    if (given && !out->batch && !out->micros)
+        out->batch = r->plan_file ? plan->stages[0].micro_size * given->micros[0] : given->batch;
+    if (given && !out->iters) /* of a period, once is enough */
+        out->iters = given->rule == SL_RULE_SYNC && given->reps ? 1 : given->iters;
+    if (given && !out->slack)
+        out->slack = given->slack;
+    if (given && given->policy.row)
+        out->policy = &given->policy;
+    out->global_step |= given && given->global_step;
+    if (!out->schedule && !out->row)
         return sl_fail(SL_ERR_USAGE, "`schedule` is missing; 'sluice list schedules' shows the "
                                      "choices");
     if (!out->batch && !out->micros)

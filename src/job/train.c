@@ -8,6 +8,7 @@
 #include "graph/model.h"
 #include "job/parts.h"
 #include "report/picture.h"
+#include "sched/given.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,7 +123,7 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
 
 /* Texts of the run directory. */
 struct texts {
-    struct sl_text config, results, model, plan, forecast;
+    struct sl_text config, results, model, plan, sched, forecast;
 };
 
 static void write_texts(const struct sl_job_work *work, struct texts *out) {
@@ -131,6 +132,10 @@ static void write_texts(const struct sl_job_work *work, struct texts *out) {
     sl_graph_model_write(work->graph, &out->model);
     if (work->pipe.plan)
         sl_plan_write(work->pipe.plan, &out->plan);
+    if (sl_sched_given_passes(work->pipe.row)) {
+        struct sl_sched sched = sl_sched_given_on(work->pipe.row, work->pipe.plan);
+        sl_sched_write(&sched, &out->sched);
+    }
     if (work->forecast.cost)
         sl_report_forecast_write(&work->forecast, &out->forecast);
 }
@@ -140,6 +145,7 @@ static void free_texts(struct texts *texts) {
     sl_text_free(&texts->results);
     sl_text_free(&texts->model);
     sl_text_free(&texts->plan);
+    sl_text_free(&texts->sched);
     sl_text_free(&texts->forecast);
 }
 
@@ -151,6 +157,7 @@ static struct sl_session_config configure(struct training *t, const struct texts
         .ckpt_config = texts->results.at,
         .model = texts->model.at,
         .plan_text = texts->plan.at,
+        .sched_text = texts->sched.at,
         .forecast = texts->forecast.at,
         .init = *job->init ? job->init : NULL,
         .checkpoint_every = job->checkpoint_every,

@@ -83,6 +83,7 @@ static sl_err check_cuts(const struct sl_pipe_config *c, struct sl_arena *arena)
 sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters) {
     struct sl_sched_opts opts = {
         .schedule = pipe->config.schedule,
+        .row = pipe->config.row,
         .batch = pipe->train.batch,
         .iters = iters,
         .slack = pipe->config.slack,

@@ -142,6 +142,10 @@ static sl_err start(struct session *s) {
         SL_TRY(write_file_in(c->run, "model.model", c->model));
     if (c->plan_text) /* a resumed run may have another plan */
         SL_TRY(write_file_in(c->run, "plan.plan", c->plan_text));
+    if (c->sched_text)
+        SL_TRY(write_file_in(c->run, "schedule.sched", c->sched_text));
+    else
+        remove_file_in(c->run, "schedule.sched");
     if (c->forecast) /* else remove that of an older plan */
         SL_TRY(write_file_in(c->run, "forecast.json", c->forecast));
     else

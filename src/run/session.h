@@ -4,6 +4,7 @@
  *   RUN/config.json              resolved settings of the run
  *   RUN/model.model              flat model text
  *   RUN/plan.plan                a pipeline's plan
+ *   RUN/schedule.sched           its schedule, if it is from a file or a module
  *   RUN/forecast.json            predicted step time, if there is a prediction
  *   RUN/log.jsonl                one line per step, evaluation, staleness measurement
  *   RUN/events.out.tfevents...   the same scalars for TensorBoard
@@ -35,6 +36,7 @@ struct sl_session_config {
     const char *ckpt_config;  /* JSON text kept in checkpoints; NULL: config */
     const char *model;        /* flat model text of model.model */
     const char *plan_text;    /* of plan.plan; NULL: none */
+    const char *sched_text;   /* of schedule.sched; NULL: none */
     const char *forecast;     /* of forecast.json; NULL: none */
     const char *init;         /* checkpoint with the initial weights, or NULL */
     int64_t checkpoint_every; /* steps; 0: only at the end */

@@ -73,7 +73,7 @@ bool sl_sched_row_is_crowded(const struct sl_sched *sched) {
 }
 
 int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
-    const struct sl_schedule *row = sl_sched_row_find(opts->schedule);
+    const struct sl_schedule *row = opts->row ? opts->row : sl_sched_row_find(opts->schedule);
     struct sl_arena scratch = {0};
     struct sl_sched_opts more = *opts;
     const struct sl_sched *sched;
@@ -156,7 +156,9 @@ static void set_durations(struct sl_gen *gen) {
 }
 
 static sl_err open_gen(struct sl_gen *gen) {
-    SL_TRY(sl_sched_row_require(gen->opts->schedule, &gen->row));
+    gen->row = gen->opts->row;
+    if (!gen->row)
+        SL_TRY(sl_sched_row_require(gen->opts->schedule, &gen->row));
     gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;
@@ -225,7 +227,9 @@ sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
     SL_TRY(open_gen(&gen));
     gen.workers = SL_NEW(arena, struct sl_passes, plan->worker_count);
     gen.seats = SL_NEW(arena, struct sl_passes, plan->seat_count);
-    sl_err err = gen.row->iteration ? generate_sync(&gen) : sl_sched_gen_stream(&gen);
+    sl_err err = gen.row->segments    ? gen.row->segments(&gen)
+                 : gen.row->iteration ? generate_sync(&gen)
+                                      : sl_sched_gen_stream(&gen);
     for (int i = 0; i < plan->worker_count; i++)
         SL_VEC_FREE(&gen.workers[i].vec);
     for (int i = 0; i < plan->seat_count; i++)

@@ -114,15 +114,14 @@ struct sl_sched {
     const char *name; /* of the row, or from the file */
     enum sl_rule rule;
     struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
-    bool
-        global_step; /* asynchronous, with one decision (norm, clip, skip) for all stages per step */
-    int32_t slack;   /* an edge counts as 1 + slack micro-batches in flight */
-    bool lowered;    /* else passes only */
-    int64_t batch;   /* samples of an iteration */
-    int64_t last_batch;    /* of the last iteration; == batch when even */
-    int32_t iters;         /* iterations in the whole run, repetitions included */
-    int32_t reps;          /* of the period */
-    const int32_t *micros; /* [stage] micro-batches of a full iteration */
+    bool global_step;            /* asynchronous: one decision (norm, clip, skip) for all stages */
+    int32_t slack;               /* an edge counts as 1 + slack micro-batches in flight */
+    bool lowered;                /* else passes only */
+    int64_t batch;               /* samples of an iteration */
+    int64_t last_batch;          /* of the last iteration; == batch when even */
+    int32_t iters;               /* iterations in the whole run, repetitions included */
+    int32_t reps;                /* of the period */
+    const int32_t *micros;       /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_slot_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
@@ -165,16 +164,17 @@ int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, no
 const char *sl_sched_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
 const char *sl_sched_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
 
+struct sl_schedule;
 /* Options of a schedule. */
 struct sl_sched_opts {
     const char *schedule;
-    int64_t batch;      /* samples per iteration; or 0 and: */
+    const struct sl_schedule *row; /* NULL: the one called `schedule` */
+    int64_t batch;                 /* samples per iteration; or 0 and: */
     int64_t micros;     /* micro-batches per iteration of the stages with the smallest micro_size */
     int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
     int64_t iters;      /* 0 = 1 */
     int64_t group;      /* k of kFkB; 0 = 1 */
-    int64_t slack;      /* extra micro-batches in flight per edge: hide transfers and uneven passes,
-                           cost stash memory */
+    int64_t slack;      /* extra micro-batches in flight per edge; cost stash memory */
     const struct sl_policy_use *policy; /* NULL: none */
     bool global_step; /* asynchronous schedules: one decision for all stages before each step */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */

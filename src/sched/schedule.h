@@ -65,6 +65,9 @@ struct sl_schedule {
     /* Max micro-batches of a stage between F and B. */
     int64_t (*window)(const struct sl_gen *gen, int stage);
     void (*claim)(const struct sl_gen *gen, int seat, struct sl_claim *out);
+    /* Rows that are not in the registry (given.h): put all segments for gen->iters iterations. */
+    sl_err (*segments)(struct sl_gen *gen);
+    const void *own; /* of the functions of such a row */
 };
 
 /* All rows in alphabetical order; *count of them. */

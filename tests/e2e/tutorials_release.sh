@@ -6,6 +6,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
 ln -s "$SLUICE" "$work/bin/sluice"
 export PATH=$work/bin:$PATH
+export C_INCLUDE_PATH=$SRC_DIR/include # an installation has the headers where cc finds them
 count=0
 for document in "$SRC_DIR"/docs/tutorials/*.md; do
     name=$(basename "$document" .md)

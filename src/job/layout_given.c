@@ -1,0 +1,112 @@
+/* Schedules from files and modules in a job: they fix the stages, their workers and the number of
+ * micro-batches. */
+#include "job/parts.h"
+#include "job/schedule.h"
+#include "plan/model.h"
+
+static sl_err open_row(struct sl_job_work *work) {
+    const struct sl_job *job = &work->job;
+    const struct sl_job_stored *stored = work->stored;
+    if (stored && stored->use_sched && !*job->schedule_module)
+        return sl_job_schedule_parse(&work->arena, "schedule.sched of the run", stored->sched,
+                                     &work->pipe.row);
+    return sl_job_schedule_open(&work->arena, job->schedule, job->schedule_module, &work->pipe.row);
+}
+
+static sl_err take_stages(struct sl_job *job, const struct sl_sched *given) {
+    const struct sl_plan *plan = given->plan;
+    if (job->stages && job->stages != plan->stage_count)
+        return sl_fail(SL_ERR_USAGE, "`stages`: schedule '%s' has %d stages, found %lld",
+                       given->name, plan->stage_count, (long long)job->stages);
+    if (job->workers && job->workers != plan->worker_count)
+        return sl_fail(SL_ERR_USAGE, "`workers`: schedule '%s' has %d workers, found %lld",
+                       given->name, plan->worker_count, (long long)job->workers);
+    for (int s = 0; s < plan->stage_count; s++)
+        if (given->micros[s] != given->micros[0])
+            return sl_fail(SL_ERR_REFUSED,
+                           "schedule '%s' has %d micro-batches in stage %s and %d in %s; such "
+                           "stages need a `plan`",
+                           given->name, given->micros[0], plan->stages[0].name, given->micros[s],
+                           plan->stages[s].name);
+    job->stages = plan->stage_count;
+    sl_job_mark(job, "stages");
+    return SL_OK;
+}
+
+/* A batch that nobody gave becomes a multiple of the micro-batches. */
+static void take_micros(struct sl_job_work *work, const struct sl_sched *given) {
+    struct sl_job *job = &work->job;
+    int64_t micros = given->micros[0];
+    if (!sl_job_has(job, "micro"))
+        job->micro = work->train.micros = micros;
+    if (!sl_job_has(job, "batch") && job->batch % micros)
+        job->batch = work->train.batch = (job->batch + micros - 1) / micros * micros;
+}
+
+static sl_err take_policy(struct sl_job_work *work, const struct sl_sched *given) {
+    struct sl_text text = {0};
+    if (!given->policy.row || !sl_optim_policy_is_none(work->job.policy))
+        return SL_OK;
+    sl_optim_policy_put(&text, &given->policy);
+    sl_job_resolve(&work->job, "policy", text.at);
+    sl_text_free(&text);
+    return sl_optim_policy_parse(work->job.policy, &work->train.policy);
+}
+
+sl_err sl_job_given_open(struct sl_job_work *work, bool planned) {
+    SL_TRY(open_row(work));
+    const struct sl_sched *given = sl_sched_given_passes(work->pipe.row);
+    if (!given)
+        return SL_OK;
+    if (!planned) {
+        SL_TRY(take_stages(&work->job, given));
+        take_micros(work, given);
+    }
+    return take_policy(work, given);
+}
+
+sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
+                          const struct sl_sched *given, struct sl_model_plan_spec *spec) {
+    const struct sl_plan *plan = given->plan;
+    int *widths = SL_NEW(arena, int, plan->stage_count);
+    const int **workers = SL_NEW(arena, const int *, plan->stage_count);
+    if (spec->stage_count != plan->stage_count)
+        return sl_fail(SL_ERR_REFUSED,
+                       "the model has %d stages along its branches, schedule '%s' has %d",
+                       spec->stage_count, given->name, plan->stage_count);
+    for (int s = 0; s < plan->stage_count; s++) {
+        widths[s] = plan->stages[s].width;
+        workers[s] = plan->stages[s].workers;
+        if (job->replicas && job->replicas != widths[s])
+            return sl_fail(SL_ERR_USAGE, "`replicas`: schedule '%s' has %d of stage %s",
+                           given->name, widths[s], plan->stages[s].name);
+    }
+    spec->width_of = widths;
+    spec->workers_of = workers;
+    spec->worker_count = plan->worker_count;
+    return SL_OK;
+}
+
+/* The passes of a module for this plan, as a file would have them. */
+static sl_err write_down(struct sl_job_work *work) {
+    struct sl_sched_opts opts = {.row = work->pipe.row, .batch = work->train.batch, .iters = 1};
+    struct sl_sched *passes;
+    SL_TRY(sl_sched_generate(&work->arena, work->pipe.plan, &opts, &passes));
+    return sl_sched_given_row(&work->arena, passes, &work->pipe.row);
+}
+
+sl_err sl_job_given_keep(struct sl_job_work *work) {
+    struct sl_job *job = &work->job;
+    if (*job->schedule_module)
+        SL_TRY(write_down(work));
+    const struct sl_sched *given = sl_sched_given_passes(work->pipe.row);
+    if (!given)
+        return SL_OK;
+    sl_job_reset(job, "schedule_module");
+    sl_job_resolve(job, "schedule", "schedule.sched");
+    if (!sl_job_has(job, "slack")) {
+        job->slack = given->slack;
+        sl_job_mark(job, "slack");
+    }
+    return SL_OK;
+}

@@ -1,0 +1,221 @@
+/* Rows from files. */
+#include "sched/given.h"
+
+#include "sched/gen.h"
+#include "sched/order.h"
+
+#include <string.h>
+
+static bool is_pass(const struct sl_action *a) { return a->kind <= SL_BACKWARD_WEIGHT; }
+
+/* ---- the domain: plans of this shape ---- */
+
+static sl_err check_stage(const struct sl_gen *gen, int s) {
+    const struct sl_sched *given = gen->row->own;
+    const struct sl_stage *was = &given->plan->stages[s], *now = &gen->plan->stages[s];
+    if (was->width != now->width)
+        return sl_fail(SL_ERR_REFUSED,
+                       "schedule '%s' has %d replicas of stage %d (%s), the plan has %d",
+                       given->name, was->width, s, was->name, now->width);
+    for (int r = 0; r < was->width; r++)
+        if (was->workers[r] != now->workers[r])
+            return sl_fail(SL_ERR_REFUSED,
+                           "schedule '%s' runs stage %d (%s) on worker %d, the plan has it on "
+                           "worker %d",
+                           given->name, s, was->name, was->workers[r], now->workers[r]);
+    if (given->micros[s] != gen->micros[s])
+        return sl_fail(SL_ERR_REFUSED,
+                       "schedule '%s' has %d micro-batches in stage %d (%s); %lld samples in "
+                       "micro-batches of %lld make %d. Set `micro` to %d and `batch` to a multiple "
+                       "of it",
+                       given->name, given->micros[s], s, was->name, (long long)gen->sched->batch,
+                       (long long)now->micro_size, gen->micros[s], given->micros[s]);
+    return SL_OK;
+}
+
+static sl_err check(const struct sl_gen *gen) {
+    const struct sl_sched *given = gen->row->own;
+    const struct sl_plan *was = given->plan, *now = gen->plan;
+    if (was->stage_count != now->stage_count || was->worker_count != now->worker_count)
+        return sl_fail(
+            SL_ERR_REFUSED, "schedule '%s' is for %d stages on %d workers, the plan has %d on %d",
+            given->name, was->stage_count, was->worker_count, now->stage_count, now->worker_count);
+    for (int s = 0; s < now->stage_count; s++)
+        SL_TRY(check_stage(gen, s));
+    if (gen->sched->last_batch != gen->sched->batch)
+        return sl_fail(SL_ERR_REFUSED,
+                       "schedule '%s' has equal iterations; leave out the shorter last one",
+                       given->name);
+    if (!given->reps && gen->iters > given->iters)
+        return sl_fail(SL_ERR_REFUSED,
+                       "schedule '%s' has %d iterations and no period, so it cannot run %lld; "
+                       "write it with a period, or run fewer steps",
+                       given->name, given->iters, (long long)gen->iters);
+    return SL_OK;
+}
+
+/* ---- segments ---- */
+
+/* Passes of the first `iters` iterations, as they come in repetition `rep`. */
+static void put_until(struct sl_gen *gen, int worker, int segment, int32_t rep, int64_t iters) {
+    const struct sl_sched *given = gen->row->own;
+    const struct sl_actions *list = &given->lists[segment][worker];
+    for (int64_t i = 0; i < list->count; i++) {
+        const struct sl_action *a = &list->at[i];
+        int64_t micro = a->micro + (int64_t)rep * given->micros[a->stage];
+        if (micro < iters * given->micros[a->stage])
+            sl_sched_gen_put(&gen->workers[worker], a->kind, a->stage, (int32_t)micro);
+    }
+}
+
+static void take_list(struct sl_gen *gen, int worker) {
+    struct sl_actions *list = &gen->sched->lists[SL_PROLOGUE][worker];
+    list->count = gen->workers[worker].vec.count;
+    list->at = SL_VEC_FREEZE(&gen->workers[worker].vec, gen->arena);
+}
+
+/* Everything into the prologue. After as many repetitions as iterations are wanted, the epilogue
+ * completes them. */
+static void cut_short(struct sl_gen *gen) {
+    const struct sl_sched *given = gen->row->own;
+    int32_t reps = given->reps ? (int32_t)gen->iters : 0;
+    for (int w = 0; w < gen->plan->worker_count; w++) {
+        put_until(gen, w, SL_PROLOGUE, 0, gen->iters);
+        for (int32_t r = 0; r < reps; r++)
+            put_until(gen, w, SL_PERIOD, r, gen->iters);
+        put_until(gen, w, SL_EPILOGUE, reps, gen->iters);
+        take_list(gen, w);
+    }
+}
+
+/* Repetitions that belong to the prologue: with one decision for all stages the first steps come
+ * later than in the file (as in gen_stream.c). */
+static int32_t extra_lead(const struct sl_gen *gen) {
+    const struct sl_sched *given = gen->row->own;
+    int late = 0;
+    int32_t fewest = INT32_MAX;
+    if (!gen->sched->global_step || given->global_step)
+        return 0;
+    for (int s = 0; s < gen->plan->stage_count; s++) {
+        int delay = sl_sched_step_delay(gen->sched, s);
+        late = delay > late ? delay : late;
+        fewest = given->micros[s] < fewest ? given->micros[s] : fewest;
+    }
+    return 1 + late / (2 * fewest);
+}
+
+/* The list `rep` repetitions later. */
+static struct sl_actions later(struct sl_gen *gen, int segment, int worker, int32_t rep) {
+    const struct sl_sched *given = gen->row->own;
+    const struct sl_actions *list = &given->lists[segment][worker];
+    struct sl_actions out = {SL_NEW(gen->arena, struct sl_action, list->count), list->count};
+    for (int64_t i = 0; i < list->count; i++) {
+        out.at[i] = list->at[i];
+        out.at[i].micro += rep * given->micros[out.at[i].stage];
+    }
+    return out;
+}
+
+static sl_err segments(struct sl_gen *gen) {
+    const struct sl_sched *given = gen->row->own;
+    int32_t lead = extra_lead(gen);
+    int64_t outside = given->iters - given->reps + lead;
+    gen->sched->reps = 0;
+    if (!given->reps || gen->iters <= outside) {
+        cut_short(gen);
+        return SL_OK;
+    }
+    gen->sched->reps = (int32_t)(gen->iters - outside);
+    for (int w = 0; w < gen->plan->worker_count; w++) {
+        put_until(gen, w, SL_PROLOGUE, 0, gen->iters);
+        for (int32_t r = 0; r < lead; r++)
+            put_until(gen, w, SL_PERIOD, r, gen->iters);
+        take_list(gen, w);
+        gen->sched->lists[SL_PERIOD][w] = later(gen, SL_PERIOD, w, lead);
+        gen->sched->lists[SL_EPILOGUE][w] = later(gen, SL_EPILOGUE, w, lead);
+    }
+    return SL_OK;
+}
+
+/* ---- the row ---- */
+
+static struct sl_actions keep_passes(struct sl_arena *arena, const struct sl_actions *list) {
+    struct sl_actions out = {.at = SL_NEW(arena, struct sl_action, list->count)};
+    for (int64_t i = 0; i < list->count; i++)
+        if (is_pass(&list->at[i]))
+            out.at[out.count++] = (struct sl_action){
+                .kind = list->at[i].kind, .stage = list->at[i].stage, .micro = list->at[i].micro};
+    return out;
+}
+
+/* One iteration outside a period becomes the period. */
+static void make_period(struct sl_arena *arena, struct sl_sched *s) {
+    if (s->reps || s->iters != 1)
+        return;
+    for (int w = 0; w < s->plan->worker_count; w++) {
+        struct sl_actions *first = &s->lists[SL_PROLOGUE][w], *last = &s->lists[SL_EPILOGUE][w];
+        struct sl_actions all = {SL_NEW(arena, struct sl_action, first->count + last->count), 0};
+        for (int64_t i = 0; i < first->count; i++)
+            all.at[all.count++] = first->at[i];
+        for (int64_t i = 0; i < last->count; i++)
+            all.at[all.count++] = last->at[i];
+        s->lists[SL_PERIOD][w] = all;
+        first->count = last->count = 0;
+    }
+    s->reps = 1;
+}
+
+static bool has_split(const struct sl_sched *s) {
+    for (int g = 0; g < SL_SEGMENT_COUNT; g++)
+        for (int w = 0; w < s->plan->worker_count; w++)
+            for (int64_t i = 0; i < s->lists[g][w].count; i++)
+                if (s->lists[g][w].at[i].kind == SL_BACKWARD_WEIGHT)
+                    return true;
+    return false;
+}
+
+sl_err sl_sched_given_row(struct sl_arena *arena, const struct sl_sched *file,
+                          const struct sl_schedule **out) {
+    if (file->last_batch != file->batch)
+        return sl_fail(SL_ERR_REFUSED,
+                       "schedule '%s' has a last iteration of %lld samples instead of %lld; a run "
+                       "has equal iterations",
+                       file->name, (long long)file->last_batch, (long long)file->batch);
+    struct sl_sched *passes = SL_NEW(arena, struct sl_sched, 1);
+    struct sl_schedule *row = SL_NEW(arena, struct sl_schedule, 1);
+    int workers = file->plan->worker_count;
+    *passes = *file;
+    passes->lowered = false;
+    passes->pools = NULL;
+    for (int g = 0; g < SL_SEGMENT_COUNT; g++) {
+        passes->lists[g] = SL_NEW(arena, struct sl_actions, workers);
+        for (int w = 0; w < workers; w++)
+            passes->lists[g][w] = keep_passes(arena, &file->lists[g][w]);
+    }
+    make_period(arena, passes);
+    *row = (struct sl_schedule){.name = file->name,
+                                .brief = "a schedule from a file",
+                                .domain = "the stages and micro-batches of the file",
+                                .rule = file->rule,
+                                .splits_backward =
+                                    has_split(passes) || !sl_sched_order_of(passes).gradients,
+                                .memory = SL_MEMORY_ALL,
+                                .check = check,
+                                .segments = segments,
+                                .own = passes};
+    *out = row;
+    return SL_OK;
+}
+
+const struct sl_sched *sl_sched_given_passes(const struct sl_schedule *row) {
+    return row && row->segments == segments ? row->own : NULL;
+}
+
+struct sl_sched sl_sched_given_on(const struct sl_schedule *row, const struct sl_plan *plan) {
+    const struct sl_sched *given = row->own;
+    struct sl_sched on = *given;
+    on.plan = plan;
+    on.batch = plan->stages[0].micro_size * given->micros[0];
+    on.last_batch = on.batch;
+    return on;
+}

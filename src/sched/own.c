@@ -1,0 +1,94 @@
+/* Rows from modules: the module puts passes of one iteration. */
+#include "sched/own.h"
+
+#include "sched/gen.h"
+#include "sluice/schedule.h"
+
+#include <string.h>
+
+struct own {
+    const struct sl_schedule_module *module;
+    const char *file;
+};
+
+struct taking {
+    struct sl_gen *gen;
+    const char *wrong; /* the first bad pass: its field */
+    int number;
+};
+
+static void put(const struct sl_schedule_task *task, char pass, int stage, int micro) {
+    static const struct {
+        char letter;
+        enum sl_kind kind;
+    } passes[] = {
+        {'F', SL_FORWARD}, {'B', SL_BACKWARD}, {'I', SL_BACKWARD_INPUT}, {'W', SL_BACKWARD_WEIGHT}};
+    struct taking *t = task->own;
+    int at = 0;
+    while (at < SL_COUNT(passes) && passes[at].letter != pass)
+        at++;
+    bool bad_stage = stage < 0 || stage >= task->stages;
+    bool bad_micro = micro < 0 || micro >= task->micro_batches;
+    if (!t->wrong && (at == SL_COUNT(passes) || bad_stage || bad_micro)) {
+        t->wrong = at == SL_COUNT(passes) ? "pass" : bad_stage ? "stage" : "micro-batch";
+        t->number = at == SL_COUNT(passes) ? pass : bad_stage ? stage : micro;
+    }
+    if (!t->wrong)
+        sl_sched_gen_put(&t->gen->workers[task->worker_of[stage]], passes[at].kind, stage, micro);
+}
+
+static sl_err iteration(struct sl_gen *gen) {
+    const struct own *own = gen->row->own;
+    const struct sl_plan *plan = gen->plan;
+    struct taking taking = {.gen = gen};
+    int *worker_of = SL_NEW(gen->arena, int, plan->stage_count);
+    for (int s = 0; s < plan->stage_count; s++)
+        worker_of[s] = plan->stages[s].workers[0];
+    struct sl_schedule_task task = {.stages = plan->stage_count,
+                                    .workers = plan->worker_count,
+                                    .micro_batches = gen->micros[0],
+                                    .worker_of = worker_of,
+                                    .put = put,
+                                    .own = &taking};
+    const char *why = own->module->generate(&task);
+    if (why)
+        return sl_fail(SL_ERR_REFUSED, "schedule '%s' of %s: %s", gen->row->name, own->file, why);
+    if (taking.wrong)
+        return sl_fail(SL_ERR_REFUSED,
+                       "schedule '%s' of %s puts a pass with %s %d; there are %d stages and %d "
+                       "micro-batches, and passes F, B, I, W",
+                       gen->row->name, own->file, taking.wrong, taking.number, task.stages,
+                       task.micro_batches);
+    return SL_OK;
+}
+
+static sl_err check(const struct sl_gen *gen) {
+    return sl_sched_gen_check_chain(gen, SL_LAYOUT_LOOP);
+}
+
+sl_err sl_sched_own_row(struct sl_arena *arena, const char *file,
+                        const struct sl_schedule_module *module, const struct sl_schedule **out) {
+    if (module->version != SL_SCHEDULE_MODULE || module->size < (int)sizeof *module)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: version %d and %d bytes of sluice_schedule; this program expects "
+                       "version %d and %d bytes. Build it with this program's sluice/schedule.h",
+                       file, module->version, module->size, SL_SCHEDULE_MODULE,
+                       (int)sizeof *module);
+    if (!module->name || !*module->name || !module->generate)
+        return sl_fail(SL_ERR_INPUT, "%s: sluice_schedule needs a name and a generator", file);
+    struct own *own = SL_NEW(arena, struct own, 1);
+    struct sl_schedule *row = SL_NEW(arena, struct sl_schedule, 1);
+    *own = (struct own){module, sl_arena_dup(arena, file, strlen(file))};
+    *row = (struct sl_schedule){.name = module->name,
+                                .brief = module->brief ? module->brief : "",
+                                .domain = "a chain of stages, one micro-batch size",
+                                .rule = SL_RULE_SYNC,
+                                .layout = SL_LAYOUT_LOOP,
+                                .splits_backward = true, /* it may */
+                                .memory = SL_MEMORY_ALL,
+                                .check = check,
+                                .iteration = iteration,
+                                .own = own};
+    *out = row;
+    return SL_OK;
+}

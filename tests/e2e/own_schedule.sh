@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# --schedule X.sched and X.csv: train, check, sim, report and sched use a schedule from a file; a run keeps it
+# (schedule.sched), so that --resume, eval and report need no other file.
+set -euo pipefail
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
+cd "$work"
+model=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1")
+refuse() { # STATUS PATTERN ARGUMENTS...
+    local rc=0
+    "$SLUICE" "${@:3}" >/dev/null 2>"$work/err" || rc=$?
+    [ $rc -eq "$1" ] || fail "${*:3}: exit $rc, not $1"
+    grep -q -e "$2" "$work/err" || fail "${*:3}: the message is not '$2'"
+}
+has() { grep -q -e "$1" "$work/out" || fail "no '$1' in: $(cat "$work/out")"; }
+
+# A file by hand: last in, first out on two stages, and a W that waits.
+cat >lifo.csv <<'CSV'
+0F0,0F1,0F2,0F3,0B3,0B2,0B1,0B0
+1F0,1F1,1F2,1F3,1I3,1B2,1B1,1W3,1B0
+CSV
+"$SLUICE" sched --chain 4 --ranks 2 --schedule interleaved --micro 4 -o loop.csv --quiet >/dev/null
+"$SLUICE" sched --chain 3 --schedule zb-h1 --micro 6 -o zb.sched --quiet >/dev/null
+"$SLUICE" sched --chain 3 --schedule zb-h1 --micro 6 --passes -o passes.sched --quiet >/dev/null
+"$SLUICE" sched --chain 3 --schedule 1f1b --micro 6 --comms -o comms.csv --quiet >/dev/null
+for file in lifo.csv loop.csv zb.sched passes.sched comms.csv; do
+    "$SLUICE" check "${model[@]}" --schedule $file --steps 3 >out 2>err || fail "check $file"
+    has "are those of one worker, bit for bit"
+    "$SLUICE" sim --schedule $file >out 2>err || fail "sim $file"
+    has "critical path"
+    "$SLUICE" report --schedule $file -o $file.svg 2>err || fail "report $file"
+done
+
+# The micro-batches are those of the file; other numbers are refused.
+refuse 1 "has 6 micro-batches in stage 0 (s0); 12 samples in micro-batches of 4 make 3. Set --micro to 6" \
+    train "${model[@]}" --schedule zb.sched --batch 12 --micro 3 --steps 1
+refuse 2 "schedule 'zb-h1' has 3 stages, found 4" train "${model[@]}" --schedule zb.sched --stages 4 --steps 1
+refuse 2 "schedule 'zb-h1' has 3 workers, found 2" train "${model[@]}" --schedule zb.sched --workers 2 --steps 1
+refuse 3 "missing.sched" train "${model[@]}" --schedule missing.sched --steps 1
+"$SLUICE" train "${model[@]}" --stages 4 --micro 6 --batch 6 --steps 1 --out plan 2>err
+refuse 1 "is for 3 stages on 3 workers, the plan has 4 on 4" \
+    train "${model[@]}" --schedule zb.sched --plan plan/plan.plan --steps 1
+
+# A run holds its schedule: the file may be gone. An evaluation splits it into two pieces.
+steps=(--steps 8 --eval-every 5 --seed 3)
+cp zb.sched gone.sched
+"$SLUICE" train "${model[@]}" --schedule gone.sched "${steps[@]}" --out whole 2>err
+"$SLUICE" train "${model[@]}" --schedule gone.sched "${steps[@]/8/4}" --out part 2>err
+rm gone.sched
+grep -q '"schedule": "schedule.sched"' part/config.json || fail "config.json names the file"
+"$SLUICE" train --resume --out part --steps 8 2>err || fail "--resume"
+"$SLUICE" compare whole part >out 2>err || fail "a resumed run differs: $(cat out)"
+"$SLUICE" eval part >out 2>err || fail "eval"
+"$SLUICE" report part -o part.html 2>err || fail "report of the run"
+"$SLUICE" train "${model[@]}" --batch 12 --micro 6 "${steps[@]}" --out one 2>err
+"$SLUICE" compare one whole >out 2>err || fail "not the bits of one worker: $(cat out)"
+# Another synchronous schedule keeps the bits, and replaces the copy.
+"$SLUICE" train --resume --out part --steps 9 --schedule passes.sched 2>err || fail "another file"
+"$SLUICE" train --resume --out part --steps 10 --schedule 1f1b 2>err || fail "a name"
+[ ! -e part/schedule.sched ] || fail "an old schedule.sched is left"
+
+# An asynchronous file states its rule and its period.
+"$SLUICE" sched --chain 3 --schedule stash --micro 2 --iters 12 --passes -o async.sched --quiet >/dev/null
+grep -q "rule stash" async.sched || fail "no rule in async.sched"
+"$SLUICE" train "${model[@]}" --schedule async.sched --steps 9 --batch 4 --out async 2>err
+"$SLUICE" train "${model[@]}" --stages 3 --schedule stash --micro 2 --steps 9 --batch 4 --out stash 2>err
+"$SLUICE" compare stash async >out 2>err || fail "the file differs from the row: $(cat out)"
+"$SLUICE" train --resume --out async --steps 12 2>err || fail "resume of an asynchronous file"
+refuse 1 "schedule was .* would not\|would not continue" train --resume --out async --steps 13 --schedule 1f1b
+refuse 1 "asynchronous" check "${model[@]}" --schedule async.sched --steps 1
+echo "count: 5 files have the bits of one worker"
