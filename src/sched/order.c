@@ -86,6 +86,7 @@ sl_err sl_sched_order_require(const struct sl_sched *sched) {
 struct early {            /* gradients of a seat */
     int64_t next, held;   /* ordinal that is due; gradients that wait */
     struct sl_action *at; /* [ordinal] W that waits; kind 0: none */
+    bool *inputs;         /* [ordinal] I has been seen */
 };
 
 struct restore {
@@ -101,7 +102,7 @@ static void put_held(struct restore *r, struct early *e, int64_t total) {
     }
 }
 
-/* False: a number out of range, or twice. */
+/* False: a number out of range, or twice, or a W before its I, which must stay a fault. */
 static bool put(struct restore *r, int worker, const struct sl_action *raw, int32_t rep) {
     struct sl_action a = *raw;
     if (a.stage >= r->flat.plan->stage_count || a.kind > SL_BACKWARD_WEIGHT)
@@ -114,6 +115,9 @@ static bool put(struct restore *r, int worker, const struct sl_action *raw, int3
     struct early *e = &r->seats[seat];
     int64_t ordinal = sl_sched_deps_ordinal(&r->flat, a.stage, a.micro);
     struct sl_action now = *raw;
+    e->inputs[ordinal] |= a.kind == SL_BACKWARD_INPUT;
+    if (a.kind == SL_BACKWARD_WEIGHT && !e->inputs[ordinal])
+        return false;
     if (adds(&a) && (ordinal < e->next || e->at[ordinal].kind))
         return false;
     if (!adds(&a) || ordinal == e->next) {
@@ -161,9 +165,11 @@ struct sl_sched *sl_sched_order_restore(struct sl_arena *arena, const struct sl_
     out = SL_NEW(arena, struct sl_sched, 1);
     *out = *passes;
     r.seats = SL_NEW(&scratch, struct early, plan->seat_count);
-    for (int i = 0; i < plan->seat_count; i++)
-        r.seats[i].at =
-            SL_NEW(&scratch, struct sl_action, sl_sched_total(&r.flat, plan->seats[i].stage));
+    for (int i = 0; i < plan->seat_count; i++) {
+        int64_t total = sl_sched_total(&r.flat, plan->seats[i].stage);
+        r.seats[i].at = SL_NEW(&scratch, struct sl_action, total);
+        r.seats[i].inputs = SL_NEW(&scratch, bool, total);
+    }
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         out->lists[s] = SL_NEW(arena, struct sl_actions, plan->worker_count);
     for (int w = 0; w < plan->worker_count && done; w++)

@@ -149,7 +149,7 @@ void loop_open(struct loop *l) {
             .samples = full,
             .last_samples = c->batch - full * (c->micros - 1),
             .has_kernel = c->device->has_kernel,
-            .slots = 1,
+            .slots = l->slots ? l->slots : 1,
             .versions = SLABS,
             .grad_slots = 1,
             .state_count = 2,
@@ -183,6 +183,7 @@ struct micro {
     int64_t first, count, batch_first, step;
     enum sl_worker_program program;
     bool fresh; /* first of its batch */
+    int slot;
 };
 
 static double share(const struct loop *l, int loss, int64_t first, int64_t count) {
@@ -198,14 +199,14 @@ static void put_inputs(struct loop *l, int s, const struct micro *u) {
     for (int i = 0; i < p->inputs.count; i++) {
         must(sl_data_fill(l->config->data, SL_DATA_TRAIN, u->first, u->count, p->inputs.at[i].index,
                           l->memory));
-        must(sl_run_worker_put(l->worker[s], 0, &p->inputs.at[i], l->memory));
+        must(sl_run_worker_put(l->worker[s], u->slot, &p->inputs.at[i], l->memory));
     }
     for (int i = 0; i < p->seeds.count; i++) {
         int loss = p->seeds.at[i].index;
         double total = share(l, loss, u->batch_first, l->config->batch);
         float seed = (float)(l->config->graph->losses.at[loss].weight *
                              share(l, loss, u->first, u->count) / total);
-        must(sl_run_worker_put(l->worker[s], 0, &p->seeds.at[i], &seed));
+        must(sl_run_worker_put(l->worker[s], u->slot, &p->seeds.at[i], &seed));
     }
 }
 
@@ -214,16 +215,16 @@ static const struct sl_ports *ports(const struct sl_program *p, bool grad, bool 
 }
 
 /* Every port of the reader is filled from the port of the same value in the stage it names. */
-static void move(struct loop *l, int s, enum sl_worker_program program, bool grad) {
-    const struct sl_ports *to = ports(l->worker[s]->programs[program], grad, false);
+static void move(struct loop *l, int s, const struct micro *u, bool grad) {
+    const struct sl_ports *to = ports(l->worker[s]->programs[u->program], grad, false);
     for (int i = 0; i < to->count; i++) {
         int peer = to->at[i].peer, found = 0;
-        const struct sl_ports *from = ports(l->worker[peer]->programs[program], grad, true);
+        const struct sl_ports *from = ports(l->worker[peer]->programs[u->program], grad, true);
         for (int j = 0; j < from->count; j++) {
             if (from->at[j].peer != s || from->at[j].value != to->at[i].value)
                 continue;
-            must(sl_run_worker_get(l->worker[peer], 0, &from->at[j], l->memory));
-            must(sl_run_worker_put(l->worker[s], 0, &to->at[i], l->memory));
+            must(sl_run_worker_get(l->worker[peer], u->slot, &from->at[j], l->memory));
+            must(sl_run_worker_put(l->worker[s], u->slot, &to->at[i], l->memory));
             found++;
         }
         assert_int_equal(found, 1);
@@ -235,6 +236,7 @@ static void pass(struct loop *l, int s, const struct micro *u, enum sl_phase pha
     struct sl_worker_pass p = {
         .program = u->program,
         .phase = phase,
+        .slot = u->slot,
         .version = (int)version,
         .accumulate = !u->fresh,
         .seed = l->config->seed * 0x9E3779B97F4A7C15u + (uint64_t)u->step,
@@ -248,7 +250,7 @@ static void add_losses(struct loop *l, int s, const struct micro *u) {
     for (int i = 0; i < p->losses.count; i++) {
         int loss = p->losses.at[i].index;
         float value;
-        must(sl_run_worker_get(l->worker[s], 0, &p->losses.at[i], &value));
+        must(sl_run_worker_get(l->worker[s], u->slot, &p->losses.at[i], &value));
         l->loss[u->step] += l->config->graph->losses.at[loss].weight * (double)value *
                             share(l, loss, u->first, u->count) /
                             share(l, loss, u->batch_first, l->config->batch);
@@ -448,7 +450,7 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
             struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
             first.k = bell;
             put_inputs(l, s, &u);
-            move(l, s, u.program, false);
+            move(l, s, &u, false);
             pass(l, s, &u, SL_PHASE_F,
                  weights_for(l, s, at, true, start, version_of(l, rule, first, true, all)));
             add_losses(l, s, &u);
@@ -456,12 +458,50 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
         for (int s = l->stages - 1; s >= 0; s--) {
             struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
             first.k = bell;
-            move(l, s, u.program, true);
+            move(l, s, &u, true);
             pass(l, s, &u, SL_PHASE_B,
                  weights_for(l, s, at, false, start, version_of(l, rule, first, false, all)));
         }
         if (j == m - 1)
             step_all(l, start + t + 1);
+    }
+}
+
+static struct micro micro_of(const struct loop *l, int64_t step, int64_t j) {
+    const struct sl_train_config *c = l->config;
+    int64_t m = c->micros, full = (c->batch + m - 1) / m;
+    struct micro u = {.step = step, .slot = (int)j, .batch_first = step * c->batch};
+    u.first = u.batch_first + j * full;
+    u.count = j == m - 1 ? c->batch - j * full : full;
+    u.program = sl_run_worker_program_for(l->worker[0], u.count);
+    return u;
+}
+
+void loop_run_ordered(struct loop *l, const int *const *forwards, const int *const *sums,
+                      int64_t steps) {
+    int64_t m = l->config->micros;
+    l->rule = &loop_rules[0]; /* of rates, which have no policy here */
+    for (int64_t t = 0; t < steps; t++) {
+        for (int s = 0; s < l->stages; s++)
+            for (int64_t j = 0; j < m; j++) {
+                struct micro u = micro_of(l, t, forwards[s][j]);
+                put_inputs(l, s, &u);
+                move(l, s, &u, false);
+                pass(l, s, &u, SL_PHASE_F, t);
+            }
+        for (int64_t j = 0; j < m; j++)
+            for (int s = 0; s < l->stages; s++) {
+                struct micro u = micro_of(l, t, j);
+                add_losses(l, s, &u);
+            }
+        for (int s = l->stages - 1; s >= 0; s--)
+            for (int64_t j = 0; j < m; j++) {
+                struct micro u = micro_of(l, t, sums[s][j]);
+                u.fresh = j == 0;
+                move(l, s, &u, true);
+                pass(l, s, &u, SL_PHASE_B, t);
+            }
+        step_all(l, t + 1);
     }
 }
 

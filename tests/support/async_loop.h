@@ -75,6 +75,7 @@ struct loop {
     bool global_step;
     const struct loop_rule *rule; /* of the run at hand */
     int depth;
+    int slots; /* micro-batches that a stage keeps; 0: one */
     const int *stage_of;
     int stages;
     const int *height; /* [stages] */
@@ -91,6 +92,11 @@ void loop_open(struct loop *l);
 void loop_close(struct loop *l);
 /* `steps` steps from step `start` on, as one run of the pipeline. */
 void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64_t steps);
+
+/* Synchronous: all forwards of a stage in the order forwards[stage][m], then all backwards in the
+ * order sums[stage][m]. Set slots to m, and global_step. */
+void loop_run_ordered(struct loop *l, const int *const *forwards, const int *const *sums,
+                      int64_t steps);
 
 /* What differs first on a stage of the pipeline after LOOP_STEPS steps, or NULL. */
 const char *loop_difference(const struct loop *l, const struct sl_pipe *pipe, int stage);
