@@ -1,9 +1,9 @@
-/* attention and its gradients for any head size and dtype: one warp per query (forward, dq) or key
- * (dk, dv), lanes over keys or queries for the scores and over features for the sums. The score
- * matrix is never stored. In 16 bits cuDNN serves what it takes (attention_dnn.c), and flash*.cu
- * other heads of 64.
+/* attention and its gradients for any head size and dtype. A warp serves one query (forward, dq)
+ * or one key (dk, dv); its lanes share the keys or queries of the scores and the features of the
+ * sums. The score matrix is never stored. 16-bit operands use cuDNN where it supports them
+ * (attention_dnn.c), other heads of 64 use flash*.cu.
  *
- *   y = softmax(scale q k') v     lse kept;     D_t = dy_t y_t (sum over features)
+ *   y = softmax(scale q k') v     lse is kept;   D_t = sum over features of dy_t y_t
  *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p' dy
  */
 #include "device/cuda/attention.cuh"
@@ -11,7 +11,7 @@
 
 enum { WARPS = 4, MAX_D = 256, PER_LANE = MAX_D / 32 };
 
-/* Do query t and key j meet? */
+/* Does query t attend to key j? */
 static __device__ __forceinline__ bool meets(const att &z, i64 b, i64 t, i64 j) {
     if (j >= z.s || (z.causal && j > t + z.s - z.t))
         return false;
@@ -25,7 +25,7 @@ static __device__ __forceinline__ float dot_rows(const float *a, array k, i64 at
     return sum;
 }
 
-/* sums over this lane's features: acc += factor * row */
+/* acc += factor * row, over the features of this lane. */
 static __device__ __forceinline__ void add_row(float *acc, float factor, array a, i64 at, i64 d) {
     int lane = threadIdx.x % 32;
     for (int i = 0; i < PER_LANE; i++)
@@ -70,8 +70,8 @@ static __global__ void forward(att z) {
         put(z.lse, row, sum > 0 ? max + logf(sum) : 0);
 }
 
-/* D_t, in the order of lse; by one thread in the order of dot_rows, so that ds is exactly 0 where a
- * query sees one key. */
+/* D_t, indexed like lse. One thread adds in the order of dot_rows, so that ds is exactly 0 for a
+ * query that attends to one key. */
 static __global__ void row_dots_exact(att z) {
     GRID_LOOP(row, z.b * z.hq * z.t) {
         i64 t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
@@ -85,7 +85,7 @@ static __global__ void row_dots_exact(att z) {
     }
 }
 
-/* The same by a warp, for the tensor cores' rounding. */
+/* The same by a warp. Fast; enough for the tensor cores, which round anyway. */
 static __global__ void row_dots(att z) {
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     float sum = 0;
@@ -100,9 +100,10 @@ static __global__ void row_dots(att z) {
         z.dots[row] = sum;
 }
 
-/* p and ds of one query and one key: one side's rows are at hand, the other's are in memory. */
+/* p and ds of one query and one key. The rows of one side are in registers, those of the other in
+ * memory. */
 struct side {
-    const float *a, *b; /* q and dy, or k and v */
+    const float *a, *b; /* rows q and dy of a query, or k and v of a key */
     float lse, dots;    /* of the query */
 };
 static __device__ __forceinline__ float2 pair_of(const att &z, const side &s, array a, i64 at_a,
@@ -187,14 +188,14 @@ static sl_err check_size(const att &z) {
 
 /* ---- by cuDNN ---- */
 
-/* Of a backward pass: so much at most for the scores' gradients of a part of the batch. */
+/* Maximum bytes of the gradients of scores of one part of the batch, in a backward pass. */
 static const i64 max_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
     return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
 }
 
-/* q: the number of the first of the inputs q, k, v. */
+/* q: index of the first of the inputs q, k, v. */
 static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
     const sl_operand *in = instr->in + q, *out = instr->out;
     int mask = q ? 6 : 3;
@@ -234,13 +235,13 @@ static i64 part_of(const sl_dnn_attention &key) {
 
 static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
 
-/* Scratch: [dots] of all, [counts], [workspace] of a part. */
+/* Scratch is [dots of the whole batch] [counts] [workspace of one part]. Bytes of the dots: */
 static i64 dots_of(const att &z, const sl_dnn_attention &key) {
     return key.backward ? padded(z.b * z.hq * z.t * (i64)sizeof(float)) : 0;
 }
 
-/* Of a mask: how many queries and keys of each sample count, and whether it is left to others. The
- * counts of a part of the batch begin at a multiple of 16 bytes. */
+/* For a mask: how many queries and keys of each sample are not padding, and which samples cuDNN
+ * cannot do. The counts of a part of the batch begin at a multiple of 16 bytes. */
 struct counts {
     int32_t *queries, *keys, *left;
     i64 part, stride;
@@ -258,7 +259,7 @@ static i64 counts_of(const att &z, const sl_dnn_attention &key) {
     return key.masked ? padded((2 * (c.keys - c.queries) + z.b) * (i64)sizeof(int32_t)) : 0;
 }
 
-/* Does cuDNN take it? The key is then that of a part of the batch. */
+/* Does cuDNN support this call? The key is then that of a part of the batch. */
 static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
                      i64 *workspace) {
     if (!dnn_key(instr, q, key))
@@ -266,7 +267,8 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
     i64 batch = key->batch;
     if (key->backward)
         key->batch = part_of(*key);
-    if (key->batch < batch && (key->queries % 8 || key->keys % 8)) /* parts begin aligned */
+    /* every part must begin aligned */
+    if (key->batch < batch && (key->queries % 8 || key->keys % 8))
         return false;
     *workspace = sl_cuda_dnn_attention_bytes(cuda, key);
     return *workspace >= 0;
@@ -279,7 +281,7 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
  * the own kernels serve those with holes, or without any key; both are launched every time.
  */
 
-/* A block per sample. What cuDNN makes of one with holes is written over. */
+/* A block per sample. cuDNN's result is overwritten for a sample whose mask has holes. */
 static __global__ void count_keys(const int32_t *mask, i64 queries, i64 keys, counts c) {
     i64 b = blockIdx.x;
     int seen = 0, holes = 0;
@@ -304,7 +306,7 @@ static __global__ void count_keys(const int32_t *mask, i64 queries, i64 keys, co
     c.left[b] = left;
 }
 
-/* cuDNN leaves the gradients of padding as they were: a warp per key. */
+/* Sets the gradients of padding to 0, which cuDNN does not write. A warp per key. */
 static __global__ void clear_padding(att z) {
     i64 row = warp_number(), b = row / z.s, j = row % z.s;
     if (b >= z.b || is_mine(z, b) || z.mask[row])
@@ -316,9 +318,9 @@ static __global__ void clear_padding(att z) {
     }
 }
 
-/* A part of the batch, from sample b on. */
+/* Runs one part of the batch, from sample b on. */
 static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key, i64 b) {
-    i64 t = b * z.t * 2, s = b * z.s * 2, y_row = z.hq * z.d; /* bytes, times a row's elements */
+    i64 t = b * z.t * 2, s = b * z.s * 2, y_row = z.hq * z.d; /* bytes per element of a row */
     counts c = counts_at(z, key, (char *)call->scratch);
     sl_dnn_attention_io io = {};
     io.q = (char *)z.q.at + t * z.q_row;
@@ -341,7 +343,7 @@ static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_atte
     return sl_cuda_dnn_attention_run(call->device, &key, &io);
 }
 
-/* Of what is masked, z.only then says which samples are left. */
+/* With a mask, z.only then names the samples that remain for the other kernels. */
 static sl_err dnn_run(const sl_cuda_call *call, att &z, const sl_dnn_attention &key) {
     counts c = counts_at(z, key, (char *)call->scratch);
     if (key.masked)
@@ -393,7 +395,7 @@ static sl_err k_attention_dqkv(const sl_cuda_call *call) {
             return SL_OK;
     }
     if (flash_fits(z)) {
-        if (!z.only) /* else cuDNN has made the dots of all */
+        if (!z.only) /* else cuDNN has computed the dots of all samples */
             row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
         return flash_backward(call, z);
     }

@@ -1,4 +1,4 @@
-/* The operands of attention and where their rows lie: q, k, v and their gradients may be parts of
+/* The operands of attention and their row strides: q, k, v and their gradients may be parts of
  * wider rows (one projection for all three). */
 #ifndef SL_DEVICE_CUDA_ATTENTION_CUH
 #define SL_DEVICE_CUDA_ATTENTION_CUH
@@ -7,9 +7,9 @@
 
 struct att {
     array q, k, v, y, lse, dy, dq, dk, dv;
-    i64 q_row, k_row, v_row, dq_row, dk_row, dv_row; /* from one position to the next */
+    i64 q_row, k_row, v_row, dq_row, dk_row, dv_row; /* elements from one position to the next */
     const int32_t *mask;                             /* [B,S] or NULL */
-    const int32_t *only; /* [B]: samples with 0 here are somebody else's; NULL: none is */
+    const int32_t *only; /* [B]: 0 for samples that another kernel computes; NULL: none */
     float *dots;         /* [B,Hq,T] */
     i64 b, t, s, hq, hk, d;
     float scale;
@@ -73,7 +73,7 @@ static inline att att_backward(const sl_cuda_call *call) {
     return z;
 }
 
-/* flash.cu, flash_back.cu: tensor cores; 16 bits, heads of 64. */
+/* Do flash.cu and flash_back.cu support it? They use tensor cores for 16 bits and heads of 64. */
 bool flash_fits(const att &z);
 sl_err flash_forward(const sl_cuda_call *call, const att &z);
 sl_err flash_backward(const sl_cuda_call *call, const att &z);

@@ -1,13 +1,12 @@
-/* attention as graphs of cuDNN, in the form that its fused engines know:
+/* attention as graphs of cuDNN operations, in the form that its fused engines recognise:
  *
  *   forward    s = scale q k'      hidden keys: -inf      lse = max + log sum exp(s - max)
  *              p = softmax(s)      y = p v
  *   backward   dots = sum dy y     p = exp(s - lse)       dv = p' dy
  *              ds = p (dy v' - dots) scale                dk = ds' q      dq = ds k
  *
- * dq is one product of the stored ds, not a sum that blocks add to in any order: the engine that
- * takes this form is deterministic, at the price of a workspace of batch x heads x T x S of 16
- * bits.
+ * dq is one product with the stored ds. Blocks that add to dq in any order would not be
+ * deterministic; this form is, and needs a workspace of batch x heads x T x S 16-bit elements.
  */
 #include "device/cuda/attention_dnn.h"
 
@@ -65,7 +64,7 @@ static void combine(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_te
     sl_cuda_dnn_map(g, &map, y);
 }
 
-/* The number of its row (axis 2) or column (3) for each score. */
+/* For each score the index of its row (axis 2) or column (axis 3). */
 static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axis,
                             cudnnDataType_t math) {
     struct sl_cuda_dnn_map map = {
@@ -87,10 +86,10 @@ static sl_dnn_tensor decide(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, s
     return y;
 }
 
-/* How many queries and keys of each sample count; absent without a mask. */
+/* How many queries and keys of each sample are not padding; none without a mask. */
 struct counts {
     sl_dnn_tensor queries, keys;
-    const sl_dnn_tensor *q, *k; /* these, or NULL */
+    const sl_dnn_tensor *q, *k; /* with a mask, else NULL */
 };
 
 static void make_counts(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
@@ -105,7 +104,7 @@ static void make_counts(struct sl_dnn_graph *g, const struct sl_dnn_attention *z
     c->k = &c->keys;
 }
 
-/* Later keys (causal) or padding get -inf. */
+/* Sets the scores of later keys (causal) or of padding to -inf. */
 static sl_dnn_tensor hide(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
                           const struct counts *c, sl_dnn_tensor s) {
     if (!z->causal && !z->masked)
@@ -149,14 +148,15 @@ static void make_forward(struct sl_dnn_graph *g, const struct sl_dnn_attention *
     sl_cuda_dnn_matmul_upto(g, p, v, y, (struct sl_dnn_upto){.m = c.q, .k = c.k});
 }
 
-/* dots = sum over a head's features of dy y, times one: the engines know it in this form. */
+/* dots = 1 * sum of dy y over a head's features. The engines recognise only the form with the
+ * factor. */
 static sl_dnn_tensor make_dots(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
                                sl_dnn_tensor dy) {
     int64_t row = z->heads * z->width;
     sl_dnn_tensor y = memory(g, Y, rows(z, z->queries, row)), one = sl_cuda_dnn_number(g, ONE);
     sl_dnn_tensor like = rows(z, z->queries, row), sum = inner(g, column(z));
     like.type = full;
-    like.stride[1] = z->queries * z->width; /* never stored: as the engines expect it */
+    like.stride[1] = z->queries * z->width; /* never stored; the engines expect these strides */
     sl_dnn_tensor product = sl_cuda_dnn_inner(g, &like), dots = memory(g, DOTS, column(z));
     combine(g, CUDNN_POINTWISE_MUL, dy, y, product);
     sl_cuda_dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, product, sum);

@@ -10,26 +10,27 @@
 extern "C" {
 #endif
 
-/* The key of a plan: compared byte by byte, so it starts as zeros. Rows: elements from one position
- * to the next; those of dq, dk, dv only of a backward pass. */
+/* The key of a plan. It is compared byte by byte, so initialise it with zeros. Rows: elements from
+ * one position to the next; dq, dk, dv only in a backward pass. */
 struct sl_dnn_attention {
-    int64_t batch, heads, queries, keys, width; /* width: of a head */
+    int64_t batch, heads, queries, keys, width; /* width: features of a head */
     int64_t q_row, k_row, v_row, dq_row, dk_row, dv_row;
     int32_t causal, masked, backward;
-    int32_t half; /* enum sl_half, of all but lse and dots */
+    int32_t half; /* enum sl_half of all operands except lse and dots */
 };
 
 struct sl_dnn_attention_io {
     const void *q, *k, *v, *dy;
     void *y, *dq, *dk, *dv;
     float *lse, *dots; /* [batch, heads, queries]; dots: scratch of a backward pass */
-    const int32_t *query_counts, *key_counts; /* [batch], with `masked`: the rest is padding */
+    /* [batch], if `masked`: positions from there on are padding */
+    const int32_t *query_counts, *key_counts;
     void *workspace;
     float scale;
     cudaStream_t stream;
 };
 
-/* The bytes of its workspace, or -1: cuDNN does not take it. */
+/* Bytes of the workspace; -1: cuDNN does not support it. */
 int64_t sl_cuda_dnn_attention_bytes(struct sl_cuda_device *cuda,
                                     const struct sl_dnn_attention *key);
 sl_err sl_cuda_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,

@@ -1,5 +1,5 @@
-/* batchnorm over [B,C,...]: one block per channel for the sums, then elementwise. Images with their
- * channels last: batchnorm_last.cu. */
+/* batchnorm over [B,C,...]: one block per channel for the sums, then an elementwise kernel.
+ * batchnorm_last.cu serves images with their channels last. */
 #include "device/cuda/batchnorm_last.cuh"
 #include "device/cuda/kernels.cuh"
 
@@ -124,7 +124,7 @@ static sl_err k_batchnorm_dw(const sl_cuda_call *call) {
 
 /* ---- several at once: one behind the other, unless channels are last ---- */
 
-struct part { /* of a fused call: which of its operands, and whether it may add */
+struct part { /* one call of a fused call: its operands, and whether it may accumulate */
     const char *kernel;
     int in[5], in_count, out, out_count;
 };
@@ -164,15 +164,15 @@ static sl_err run_parts(const sl_cuda_call *call, const part *parts, int count) 
     return SL_OK;
 }
 
-/* dx may lie on dy or x: it comes last. */
+/* dx may overwrite dy or x, so it comes last. */
 static const part grad_parts[] = {{"batchnorm_dw", {0, 1, 3, 4}, 4, 1, 1},
                                   {"sum_to", {0}, 1, 2, 1},
                                   {"batchnorm_dx", {0, 1, 2, 3, 4}, 5, 0, 1}};
-/* -1: what lies in the first output by then */
+/* -1: the first output, as the previous part left it */
 static const part relu_parts[] = {
     {"batchnorm", {0, 1, 2, 3, 4}, 5, 0, 5}, {"add", {-1, 5}, 2, 0, 1}, {"relu", {-1}, 1, 0, 1}};
 
-/* The same behind relu_dx, which writes to where dx will be; dx may lie on dy. */
+/* The same after relu_dx, which writes to the place of dx; dx may overwrite dy. */
 static const part relu_grad_parts[] = {{"relu_dx", {0, 6}, 2, 0, 1},
                                        {"batchnorm_dw", {-1, 1, 3, 4}, 4, 1, 1},
                                        {"sum_to", {-1}, 1, 2, 1},
@@ -194,13 +194,13 @@ static sl_err k_batchnorm_relu(const sl_cuda_call *call) {
     return run_parts(call, relu_parts + (sums ? 1 : 2), sums ? 2 : 1);
 }
 
-static i64 grad_scratch(const sl_instr *instr) { /* of sum_to */
+static i64 grad_scratch(const sl_instr *instr) { /* scratch of sum_to */
     return column_scratch(instr->in[0].numel / instr->in[2].numel, instr->in[2].numel);
 }
 
 /* ---- with fixed statistics ---- */
 
-struct fixed { /* mean.at NULL: dx from dy */
+struct fixed { /* mean.at NULL: computes dx from dy */
     array y, x, w, b, mean, var;
     channels z;
     float eps;

@@ -1,10 +1,11 @@
-/* batchnorm of images with their channels last, [pixels, C]: a thread has eight channels and walks
- * over pixels.
+/* batchnorm of images with their channels last, [pixels, C]. A thread has eight channels and
+ * iterates over pixels.
  *
- *   sums of blocks -> part[2][block][C] in scratch -> a warp per channel adds them up, in order
+ *   sums of blocks -> part[2][block][C] in scratch -> a warp per channel adds them, in order
  *
- * Images are 16 bits (HALF: which); known in kernels, so that loads need not wait for each other.
- * The variance comes from one pass: sums of x - x0 and its square, x0 the channel's first pixel.
+ * Images have 16 bits. HALF, which of the two types, is a template parameter, so that loads can
+ * overlap. The variance needs one pass: sums of x - x0 and of its square, where x0 is the
+ * channel's first pixel.
  */
 #include "device/cuda/batchnorm_last.cuh"
 
@@ -34,11 +35,12 @@ i64 bn_last_bytes(const sl_cuda_call *call) {
     return call->last.in & 1 ? (2 * MAX_PARTS + 2) * n * (i64)sizeof(float) : 0;
 }
 
-/* Where a thread walks: from channel `col` (eight of them), pixels first, first + step, ... Blocks
- * have as many threads side by side as there are eights of channels, up to 256. */
+/* The part of one thread: eight channels from `col` on, pixels first, first + step, ... Up to 256
+ * threads of a block lie side by side, one per eight channels. */
 struct walk {
     i64 col, first, step;
-    int lane, across, side; /* pixel within the block, how many at once; threads side by side */
+    /* pixel of this thread in the block; pixels at a time; threads side by side */
+    int lane, across, side;
 };
 static __device__ __forceinline__ walk walk_of(const pixels &z) {
     i64 eights = z.n / 8;
@@ -46,7 +48,7 @@ static __device__ __forceinline__ walk walk_of(const pixels &z) {
     int across = WALKERS / side, lane = threadIdx.x / side;
     i64 col = ((i64)blockIdx.y * side + threadIdx.x % side) * 8;
     if (lane >= across)
-        col = z.n; /* left over: side does not divide 256 */
+        col = z.n; /* an idle thread: `side` does not divide 256 */
     return {col, (i64)blockIdx.x * across + lane, (i64)gridDim.x * across, lane, across, side};
 }
 
@@ -54,7 +56,7 @@ static dim3 grid_of(const pixels &z, int blocks) {
     return dim3((unsigned)blocks, (unsigned)((z.n / 8 + WALKERS - 1) / WALKERS));
 }
 
-/* The block's two sums of each channel to `part`. */
+/* Writes the block's two sums of each channel to `part`. */
 static __device__ void put_parts(const pixels &z, const walk &w, const eight &a, const eight &b) {
     __shared__ float sums[2][WALKERS * 8];
     for (int k = 0; k < 8; k++) {
@@ -92,17 +94,17 @@ template <int HALF> static __global__ void __launch_bounds__(WALKERS) moments(ar
     put_parts(z, w, a, b);
 }
 
-/* x normalised, scaled and shifted; by = rstd w. Written out, so that all of these kernels agree.
- */
+/* x normalised, scaled and shifted; by = rstd w. All kernels of this file call it, so their bits
+ * agree. */
 static __device__ __forceinline__ float scaled(float x, float mean, float by, float b) {
     return __fmaf_rn(__fsub_rn(x, mean), by, b);
 }
-/* As if it had been stored. */
+/* The value that a store and a load would give. */
 template <int HALF> static __device__ __forceinline__ float rounded(float v) {
     return as_stored(array{NULL, HALF}, v);
 }
 
-/* What goes back through relu(scaled x), eight channels. */
+/* The gradient through relu(scaled x), for eight channels. */
 template <int HALF> struct gate {
     eight mean, by, b;
     __device__ __forceinline__ float operator()(float dy, float x, int k) const {
@@ -147,7 +149,7 @@ static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
     put_parts(z, w, a, b);
 }
 
-/* A warp adds a channel's parts up. */
+/* A warp adds the parts of a channel. */
 static __device__ __forceinline__ float add_parts(const pixels &z, int which, i64 c) {
     float sum = 0;
     for (int i = threadIdx.x % 32; i < z.blocks; i += 32)
@@ -176,7 +178,7 @@ static __global__ void end_moments(stats s, pixels z) {
     put(s.new_var, c, (1 - s.momentum) * old_var + s.momentum * unbiased);
 }
 
-/* which sum to `y`, or (y.at NULL) both means to z.coef */
+/* Writes sum number `which` to `y`, or, if y.at is NULL, both means to z.coef. */
 static __global__ void end_dots(array y, int which, pixels z, bool add) {
     i64 c = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     if (c >= z.n)
@@ -196,7 +198,7 @@ struct affine {
     array y, x, w, b, mean, rstd, r;
 };
 
-/* RELU: y = relu(...); SUM: r is added before. */
+/* RELU: y = relu(...). SUM: adds r before. */
 template <int HALF, bool RELU, bool SUM>
 static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
     f.x.half = f.y.half = f.r.half = HALF;
@@ -255,10 +257,10 @@ static dim3 map_grid(const pixels &z) {
     return grid_of(z, z.blocks < MAX_PARTS ? z.blocks : MAP_BLOCKS);
 }
 
-/* The kernels of a kind of 16 bits. */
+/* The kernels of one 16-bit type. */
 struct kind {
     void (*moments)(array x, pixels z);
-    void (*normalise[3])(affine f, pixels z); /* plain, relu, with a sum and relu */
+    void (*normalise[3])(affine f, pixels z); /* plain; relu; sum and relu */
     void (*dots[2])(dots_args d, pixels z);   /* [relu] */
     void (*bend[2])(slope s, pixels z);
 };
@@ -306,7 +308,8 @@ sl_err bn_last_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* The two sums of dx are the other gradients. With a bias (in[5]): through relu first. */
+/* The two sums that dx needs are the other gradients. With a bias (in[5]) dy goes through relu
+ * first. */
 sl_err bn_last_grad(const sl_cuda_call *call) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
     dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3),

@@ -8,9 +8,9 @@ sl_err bn_last(const sl_cuda_call *call); /* batchnorm, batchnorm_relu */
 sl_err bn_last_dx(const sl_cuda_call *call);
 sl_err bn_last_dw(const sl_cuda_call *call);
 sl_err bn_last_grad(const sl_cuda_call *call);
-/* out[0] [C] = the sum of in[0] over everything but its channels */
+/* out[0] [C] = sum of in[0] over all axes except the channels */
 sl_err sum_channels_last(const sl_cuda_call *call);
-/* The scratch of each of them; 0 for calls without such images. */
+/* Scratch bytes of these calls; 0 without images whose channels are last. */
 i64 bn_last_bytes(const sl_cuda_call *call);
 
 #endif

@@ -1,4 +1,4 @@
-/* Weights in 16 bits beside their fp32 masters. */
+/* 16-bit copies of fp32 weights. */
 #include "device/cuda/kernels.cuh"
 
 static __global__ void round_all(array to, array from, i64 count) {

@@ -1,11 +1,11 @@
-/* Sums over the rows of [count, n], column by column, for any element that a functor can make.
+/* Sums over the rows of [count, n], column by column, of elements that a functor computes.
  *
  *   rows in chunks ->  part[chunk][n] in scratch  ->  sums over chunks, in order
  *
- * A functor F has  one(row, col, sum)  and  many(row, col, sums)  for eight columns from col on,
- * which is used where n is a multiple of 8 and f.wide is set; both add to what they are given. Row
- * r of a chunk goes to sum r mod 8; these are added in order, then the chunks: chunks c, c + 8, ...
- * first.
+ * A functor F has  one(row, col, sum)  and  many(row, col, sums)  for the eight columns from col
+ * on. many is used if n is a multiple of 8 and f.wide is set. Both add to their last argument. Row
+ * r of a chunk is added to sum r mod 8; then these sums are added in order, then the chunks, c
+ * before c + 8.
  */
 #ifndef SL_DEVICE_CUDA_COLUMNS_CUH
 #define SL_DEVICE_CUDA_COLUMNS_CUH
@@ -14,7 +14,7 @@
 
 enum { COLUMNS = 32, COLUMN_ROWS = 8 };
 
-/* The rows of a block added up, in their order; of use on the first. */
+/* Adds the sums of the rows of threads of a block, in order. Only the first row gets the result. */
 static __device__ float add_rows(float sum) {
     __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
     sums[threadIdx.y][threadIdx.x] = sum;
@@ -24,7 +24,7 @@ static __device__ float add_rows(float sum) {
     return sum;
 }
 
-/* A block has 32 columns and 8 rows at a time. */
+/* A block handles 32 columns, 8 rows at a time. */
 template <class F>
 static __global__ void column_parts(float *part, i64 count, i64 n, i64 each, F f) {
     i64 col = (i64)blockIdx.x * COLUMNS + threadIdx.x, first = blockIdx.y * each;
@@ -37,7 +37,7 @@ static __global__ void column_parts(float *part, i64 count, i64 n, i64 each, F f
         part[blockIdx.y * n + col] = sum;
 }
 
-/* The same with eight columns per thread: 256 a block. */
+/* The same with eight columns per thread: 256 columns per block. */
 template <class F>
 static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F f) {
     __shared__ float sums[COLUMN_ROWS][8][COLUMNS + 1];
@@ -52,7 +52,7 @@ static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F 
     for (int k = 0; k < 8; k++)
         sums[threadIdx.y][k][threadIdx.x] = sum.v[k];
     __syncthreads();
-    int k = threadIdx.y; /* of the eight, one per row of threads */
+    int k = threadIdx.y; /* each row of threads ends one of the eight columns */
     float all = 0;
     for (int r = 0; r < COLUMN_ROWS; r++)
         all += sums[r][k][threadIdx.x];
@@ -79,7 +79,7 @@ static inline void end_columns(const sl_cuda_call *call, array y, const float *p
                   call->stream>>>(y, part, chunks, n, call->add);
 }
 
-/* scratch: column_scratch(count, n) bytes */
+/* `scratch` has column_scratch(count, n) bytes. */
 template <class F>
 static sl_err sum_columns_in(const sl_cuda_call *call, array y, i64 count, i64 n, F f,
                              void *scratch) {

@@ -1,6 +1,6 @@
-/* conv2d and its gradients by cuDNN, in the layout of our images ([B,C,H,W]); only algorithms that
- * are deterministic. The weight's gradient is made in scratch and then added to its accumulator.
- * In 16 bits conv_last.cu comes first. */
+/* conv2d and its gradients by cuDNN, for images [B,C,H,W]; only deterministic algorithms. The
+ * weight gradient is computed in scratch and then added to its accumulator. For 16 bits
+ * conv_last.cu has precedence. */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/kernels.cuh"
 
@@ -61,8 +61,8 @@ template <class P> static sl_err pick(const P *list, int count, int *out) {
 
 static int half_of(const sl_cuda_call *call) { return sl_half_of(call->instr->in[0].dtype); }
 
-/* Images that are fp32 among 16-bit ones (pixels from the host, or an fp32 result) go through
- * scratch, behind the workspace. */
+/* fp32 images in a 16-bit convolution (pixels from the host, or an fp32 result) are converted in
+ * scratch, after the workspace. */
 static __global__ void convert(array y, array x, i64 count, bool add) {
     GRID_LOOP(i, count) put(y, i, get(x, i), add);
 }
@@ -73,7 +73,7 @@ static void *room_at(const sl_cuda_call *call, i64 used) {
     return (char *)call->scratch + max_workspace + used;
 }
 
-/* Input i in the dtype of the convolution. */
+/* Input i, converted to the dtype of the convolution. */
 static const void *in_type(const sl_cuda_call *call, int i, int half, i64 *used) {
     if (sl_half_of(call->instr->in[i].dtype) == half)
         return call->in[i];
@@ -168,8 +168,8 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     return finish(call, dw, half);
 }
 
-/* Of fp16 in this layout cuDNN takes algorithms that cannot be recorded in a graph: in fp32, then.
- */
+/* For fp16 in this layout cuDNN selects algorithms that a CUDA graph cannot record, so compute in
+ * fp32. */
 static sl_err closing(const sl_cuda_call *call, int half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};

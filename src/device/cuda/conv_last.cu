@@ -1,9 +1,10 @@
-/* conv2d and its gradients on images with their channels last, by cuDNN's graphs.
+/* conv2d and its gradients on images with their channels last, by cuDNN graphs.
  *
  *   scratch   [workspace] [image] [image] [filter]
  *
- * An image that lies the other way or is fp32 (pixels from the host) is turned into scratch, with
- * channels of zeros up to a multiple of 8; filters are turned each time, they are small.
+ * An image in the other layout or in fp32 (pixels from the host) is transposed into scratch; its
+ * channels are padded with zeros to a multiple of 8. Filters are small and transposed in every
+ * call.
  */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/dnn_graph.h"
@@ -15,11 +16,11 @@ enum { X = 1, W, Y };
 
 struct key { /* of a plan */
     sl_dnn_convolution conv;
-    i64 x[4], w[4], y[4]; /* as [B,C,H,W], [K,C,R,S], [B,K,H,W]; channels padded */
+    i64 x[4], w[4], y[4]; /* sizes [B,C,H,W], [K,C,R,S], [B,K,H,W]; channels padded */
     i64 half;             /* enum sl_half */
 };
 
-/* The operands by their roles: numbers of inputs, or OUT. */
+/* Each role's operand: index of an input, or OUT. */
 enum { OUT = -1 };
 struct roles {
     sl_dnn_conv what;
@@ -50,7 +51,7 @@ static key key_of(const sl_instr *instr) {
     key k;
     memset(&k, 0, sizeof k);
     k.conv.what = r.what;
-    k.half = sl_half_of(operand_of(instr, r.y).dtype); /* pixels may be fp32, results not */
+    k.half = sl_half_of(operand_of(instr, r.y).dtype); /* pixels may be fp32, results are not */
     for (int i = 0; i < 2; i++) {
         k.conv.stride[i] = attr[0].ints.at[i];
         k.conv.pad[i] = attr[1].ints.at[i];
@@ -91,7 +92,7 @@ bool sl_cuda_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
 
 /* ---- turning ---- */
 
-struct filter {                /* [K,C,R,S], or with its channels last and padded [K,R,S,width] */
+struct filter {                /* a filter [K,C,R,S], or, channels last and padded, [K,R,S,width] */
     i64 area, channels, width; /* area: R S */
 };
 
@@ -137,7 +138,8 @@ i64 sl_cuda_conv_last_bytes(const sl_cuda_call *call) {
     return g ? places_of(call, k, g->workspace_bytes).bytes : 0;
 }
 
-/* Where the image of a role lies with its channels last; inputs are turned when they do not. */
+/* The image of a role with its channels last. Inputs in the other layout are transposed into
+ * scratch. */
 static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *dim, i64 half) {
     if (in_place(call, role))
         return role == OUT ? call->out[0] : (void *)call->in[role];

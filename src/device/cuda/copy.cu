@@ -1,5 +1,5 @@
 /* Kernels that only move elements: transpose, slice, split, concat, broadcasts, upsample, and the
- * output of an lstm one step later. All are one loop over sizes with a stride in each tensor. */
+ * output of an lstm delayed by one step. Each is a loop over sizes with a stride in each tensor. */
 #include "device/cuda/kernels.cuh"
 
 struct path {
@@ -33,7 +33,7 @@ static __global__ void move_int(int32_t *y, const int32_t *x, path p, i64 count)
     }
 }
 
-/* Adjacent axes that lie behind one another in both tensors are one. */
+/* Merges adjacent axes that are contiguous in both tensors. */
 static path merged(const path &p) {
     path out = {};
     for (int k = 0; k < p.rank; k++) {
@@ -134,7 +134,7 @@ static sl_err k_broadcast_mean(const sl_cuda_call *call) {
                      (float)((double)call->instr->in[0].numel / (double)call->instr->out[0].numel));
 }
 
-/* [outer, size, inner] around one axis. */
+/* The tensor as [outer, size, inner], where `size` is that of one axis. */
 struct around {
     i64 outer, size, inner;
 };
@@ -147,7 +147,7 @@ static around around_of(const sl_shape *shape, i64 axis) {
     return a;
 }
 
-/* Where items of an axis lie in a tensor: how many it has there, and which is the first. */
+/* A range of an axis of a tensor: the length of the axis and the first item. */
 struct items {
     i64 size, first;
 };
@@ -209,7 +209,7 @@ static sl_err k_upsample(const sl_cuda_call *call) {
 }
 
 struct factors {
-    i64 width, f0, f1; /* of a row of dx */
+    i64 width, f0, f1; /* width: of a row of dx */
 };
 
 static __global__ void upsample_dx(array dx, array dy, i64 count, factors f, bool add) {

@@ -1,20 +1,21 @@
-/* cross_entropy and its gradient, apart and together (pass/fused.h). One block has a row of logits,
- * in whatever type they have:
+/* cross_entropy and its gradient, separate or fused (pass/fused.h). A block handles one row of
+ * logits of any float type:
  *
- *   the row into shared memory -> its maximum and sum, kept together while it reads -> loss, lse
- *                              -> dx = (p - wanted) dloss / count, over the logits if need be
+ *   row -> shared memory, with running maximum and sum -> loss, lse
+ *                        -> dx = (p - target) dloss / count, which may overwrite the logits
  *
- * Together, logits are read once and written once; both ways the arithmetic is the same, bit for
- * bit. Rows that do not fit are read twice. */
+ * The fused kernel reads and writes the logits once. Both ways use the same arithmetic and give
+ * the same bits. A row that does not fit into shared memory is read twice.
+ */
 #include "device/cuda/sums.cuh"
 
 enum {
-    CE_THREADS = 512,       /* of the longest rows: two blocks on a multiprocessor */
-    CE_SHARED = 220 * 1024, /* bytes of a row that is kept */
-    AT_ONCE = 4,            /* eights that a thread asks for before it works on the first */
+    CE_THREADS = 512,       /* for the longest rows: two blocks per multiprocessor */
+    CE_SHARED = 220 * 1024, /* maximum bytes of a row in shared memory */
+    AT_ONCE = 4,            /* groups of eight that a thread loads before it uses the first */
 };
 
-struct online { /* maximum and sum of exponentials of what was read so far */
+struct online { /* running maximum and sum of exponentials */
     float max, sum;
 };
 static __device__ __forceinline__ void see(online &o, float x) {
@@ -51,10 +52,11 @@ static __device__ __forceinline__ float sum_of(const eight &e) {
 
 /* ---- rows ---- */
 
-/* A row of n elements from `base` on: those before the first multiple of 8, eights, the rest. */
+/* A row of n elements from `base` on: the elements before the first multiple of 8, groups of
+ * eight, the rest. */
 struct stretch {
     i64 head, eights, singles;
-    /* The j-th of those that are in no eight. */
+    /* The j-th element that is in no group of eight. */
     __device__ __forceinline__ i64 single(i64 j) const { return j < head ? j : j + 8 * eights; }
 };
 static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide) {
@@ -67,8 +69,8 @@ static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide)
 
 extern __shared__ uint4 ce_kept[];
 
-/* The eights of a row from x on. KEPT: by way of shared memory, where a thread finds what it asked
- * for itself. */
+/* The groups of eight of a row. KEPT: a thread copies its own groups to shared memory and reads
+ * them there. */
 template <int HALF, bool KEPT> struct row_eights {
     enum { PIECES = HALF ? 1 : 2 }; /* of 16 bytes */
     const uint4 *from;
@@ -97,13 +99,13 @@ struct ce {
     float smoothing;
 };
 
-struct ce_down { /* the gradient; dx.at is NULL: not now */
+struct ce_down { /* operands of the gradient; dx.at NULL: loss only */
     array dx, dloss;
-    const float *count; /* of targets that count */
+    const float *count; /* number of targets that are not ignored */
 };
 
 struct slopes {                     /* of a row */
-    float lse, spread, scale, peak; /* peak: what the target has more than the others */
+    float lse, spread, scale, peak; /* peak: additional gradient of the target */
     i64 target;
     __device__ __forceinline__ float of(float x, bool wanted) const {
         float v = scale * (fast_exp(x - lse) - spread);
@@ -117,7 +119,7 @@ static __device__ __forceinline__ slopes slopes_of(const ce &c, const ce_down &d
     return {lse, c.smoothing / (float)c.n, target == c.ignore ? 0 : each, 1 - c.smoothing, target};
 }
 
-/* Of eight logits from column `col` on. */
+/* Gradients of the eight logits from column `col` on. */
 static __device__ __forceinline__ eight slopes_at(const slopes &g, eight e, i64 col) {
     if (g.target >= col && g.target < col + 8) {
 #pragma unroll
@@ -131,8 +133,8 @@ static __device__ __forceinline__ eight slopes_at(const slopes &g, eight e, i64 
     return e;
 }
 
-/* A row's loss goes to `loss`, 0 where the target does not count. HALF: of logits and dx;
- * known here, loads need not wait for each other. */
+/* Writes the loss of each row to `loss`, 0 for an ignored target. HALF: type of logits and dx, a
+ * template parameter so that loads can overlap. */
 template <int HALF, bool KEPT>
 static __global__ void __launch_bounds__(CE_THREADS, 2)
     ce_rows(ce c, ce_down d, float *loss, bool wide) {
@@ -143,7 +145,7 @@ static __global__ void __launch_bounds__(CE_THREADS, 2)
         (const uint4 *)((const char *)c.x.at + (base + s.head) * (HALF ? 2 : 4))};
     eights.ask(s.eights);
     int32_t t = c.target[row];
-    float at_target = t == c.ignore ? 0 : get(c.x, base + t); /* dx may lie there soon */
+    float at_target = t == c.ignore ? 0 : get(c.x, base + t); /* read now: dx may overwrite it */
     online o = {-INFINITY, 0};
     float all = 0;
     eights.wait();
@@ -182,7 +184,8 @@ static __global__ void __launch_bounds__(CE_THREADS, 2)
     }
 }
 
-/* One block, since rows are few: the mean of the losses, or (loss is NULL) how many count. */
+/* The mean of the losses, or, if `loss` is NULL, the number of targets that are not ignored. There
+ * are few rows, so one block. */
 static __global__ void ce_end(ce c, array y, const float *loss, i64 rows, float *count, bool add) {
     double sum = 0, valid = 0;
 #pragma unroll 8
@@ -200,7 +203,7 @@ static __global__ void ce_end(ce c, array y, const float *loss, i64 rows, float 
         *count = (float)valid;
 }
 
-/* SAME: logits and dx are of the type HALF says. */
+/* SAME: logits and dx have the type HALF. */
 template <bool SAME, int HALF>
 static __global__ void __launch_bounds__(CE_THREADS, 2)
     ce_dx(ce c, ce_down d, bool wide, bool add) {
@@ -287,7 +290,7 @@ static sl_err run_dx(const sl_cuda_call *call, const ce &c, const ce_down &d, i6
     return launched(call);
 }
 
-/* How many targets count, behind the losses of the rows in scratch. */
+/* The number of targets that are not ignored; in scratch after the losses of the rows. */
 static const float *count_targets(const sl_cuda_call *call, const ce &c, i64 rows) {
     float *count = (float *)call->scratch + rows;
     ce_end<<<1, 1024, 0, call->stream>>>(c, array{}, NULL, rows, count, false);

@@ -1,15 +1,15 @@
-/* The CUDA device: one worker's GPU with its streams and library handles, and the table of kernels.
+/* The CUDA device: one worker's GPU with its streams and library handles, and the table of
+ * kernels.
  *
- * All of this is in the module libsluice_cuda.so, which the program loads when a CUDA device is
- * asked for (device/module_cuda.c); nothing else of the program knows CUDA.
+ * All of this is in the module libsluice_cuda.so. The program loads it when a CUDA device is
+ * opened (device/module_cuda.c); no other code knows CUDA.
  *
- *   sl_program --bind--> sl_exec: per instruction a kernel; scratch; 16-bit copies of weights
- *   run(phase)  ------->  the phase's kernels on the compute stream, as a graph after the first
- * time
+ *   sl_program --bind--> sl_exec: a kernel per instruction; scratch; 16-bit copies of weights
+ *   run(phase) --------> the phase's kernels on the compute stream; as a CUDA graph after the first time
  *
- * A kernel launches on call->stream and returns at once. Operands are fp32, bf16, fp16 or int32,
- * each by its own dtype: a kernel takes any mixture, sums in fp32 and rounds once, when it stores.
- * Results do not depend on the order in which blocks run: no floating-point atomics anywhere.
+ * A kernel launches on call->stream and returns at once. Each operand is fp32, bf16, fp16 or
+ * int32: a kernel accepts any mixture, adds in fp32 and rounds once, when it stores. Results do
+ * not depend on the order in which blocks run: there are no floating-point atomics.
  */
 #ifndef SL_DEVICE_CUDA_CUDA_H
 #define SL_DEVICE_CUDA_CUDA_H
@@ -19,19 +19,20 @@
 #include <cudnn.h>
 
 #ifdef __cplusplus
-#define _Noreturn [[noreturn]] /* of our headers, which are C */
+#define _Noreturn [[noreturn]] /* for our C headers */
 extern "C" {
 #endif
 
 #include "device/device.h"
 
-/* What changes from pass to pass and must not be baked into a graph; in device memory. */
+/* Values that change from pass to pass. They are in device memory, because a graph would freeze
+ * arguments. */
 struct sl_cuda_draw {
     uint64_t seed;
     int64_t first_sample;
 };
 
-/* What an array of floats holds. The libraries' names for it. */
+/* Type of the elements of a float array, and its names in the libraries. */
 enum sl_half { SL_HALF_NOT, SL_HALF_BF16, SL_HALF_FP16 };
 static inline enum sl_half sl_half_of(enum sl_dtype dtype) {
     return dtype == SL_BF16 ? SL_HALF_BF16 : dtype == SL_FP16 ? SL_HALF_FP16 : SL_HALF_NOT;
@@ -48,7 +49,7 @@ static inline cudnnDataType_t sl_half_dnn(int half) {
 enum { SL_CUDA_SLABS = 64 };
 
 struct sl_cuda_gemms; /* cuBLASLt plans by shape; see gemm.h */
-struct sl_dnn_plans;  /* of cuDNN; see dnn_graph.h */
+struct sl_dnn_plans;  /* cuDNN plans by key; see dnn_graph.h */
 struct sl_fingerprint;
 
 struct sl_cuda_device {
@@ -59,32 +60,32 @@ struct sl_cuda_device {
     cudnnHandle_t dnn;
     struct sl_cuda_gemms *gemms;
     struct sl_dnn_plans *plans;
-    void *workspace; /* of the libraries, on the compute stream */
+    void *workspace; /* for the libraries, on the compute stream */
     int64_t workspace_bytes;
-    struct sl_fingerprint *print; /* device memory, and a clock: to choose among products */
+    struct sl_fingerprint *print; /* scratch for gemm.c, which compares algorithms */
     cudaEvent_t clock[2];
     bool tf32;            /* fp32 products may round their factors to tf32 */
-    struct sl_cuda_slab { /* weights (a version of them) with their copy in 16 bits */
+    struct sl_cuda_slab { /* one version of the weights with its 16-bit copy */
         const char *at;
         int64_t size_bytes;
         void *halves;
         enum sl_half half;
-        bool fresh; /* halves are of the weights as they are */
+        bool fresh; /* `halves` is up to date */
     } slabs[SL_CUDA_SLABS];
     int slab_count;
     struct sl_cuda_pin { /* a ring of pinned memory for uploads and scalars */
         char *at;
-        int64_t size_bytes, next; /* next: in the half at hand */
+        int64_t size_bytes, next; /* next: offset in the current half */
         int half;
-        cudaEvent_t done[2]; /* of each half */
+        cudaEvent_t done[2]; /* one per half of the ring */
     } pin;
-    struct sl_cuda_room { /* device memory that grows in the first step only */
+    struct sl_cuda_room { /* device memory that grows only in the first step */
         void *at;
         int64_t size_bytes;
     } room;
 };
 
-/* Which operands of an instruction are images with their channels last: bits, by number. */
+/* Bit masks: which operands of an instruction are images with their channels last. */
 struct sl_cuda_last {
     uint32_t in, out;
 };
@@ -96,19 +97,18 @@ struct sl_cuda_call {
     void *out[SL_INSTR_OUT];
     struct sl_cuda_device *device;
     cudaStream_t stream;
-    void *scratch; /* scratch_bytes() of this kernel at least, 256-byte aligned, not zeroed */
+    void *scratch; /* at least scratch_bytes() of this kernel, 256-byte aligned, not zeroed */
     bool add;      /* out[0] += instead of =; only for instructions that accumulate */
     const struct sl_cuda_draw *draw;
     int64_t samples;
 };
 
 struct sl_cuda_kernel {
-    const char *name; /* of sl_instr.kernel; a row {0} ends a table */
+    const char *name; /* as in sl_instr.kernel; a row {0} ends a table */
     sl_err (*run)(const struct sl_cuda_call *call);
     int64_t (*scratch_bytes)(const struct sl_instr *instr); /* NULL: none */
-    bool halves; /* reads weights in 16 bits when activations are (products, convolutions) */
-    /* Scratch that the device's libraries ask for, the kernel's own included; the call has no
-     * addresses yet. NULL: none. */
+    bool halves; /* reads 16-bit weights if activations have 16 bits (products, convolutions) */
+    /* Scratch bytes including those of libraries; the call has no addresses yet. NULL: none. */
     int64_t (*library_bytes)(const struct sl_cuda_call *call);
     bool draws; /* uses the seed of the step */
 };
@@ -117,7 +117,7 @@ struct sl_cuda_kernel {
 extern const struct sl_cuda_kernel *const sl_cuda_tables[];
 const struct sl_cuda_kernel *sl_cuda_find(const char *name);
 
-/* Errors of the three libraries as ours: "what: message". */
+/* Converts an error of one of the three libraries: "what: message". */
 sl_err sl_cuda_check(cudaError_t status, const char *what);
 sl_err sl_cuda_blas_check(cublasStatus_t status, const char *what);
 sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
@@ -125,12 +125,12 @@ sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
 #define SL_CUBLAS(call_) sl_cuda_blas_check((call_), #call_)
 #define SL_CUDNN(call_) sl_cuda_dnn_check((call_), #call_)
 
-/* layout.c: which images of a program lie with their channels last, for each instruction; and which
- * are turned where, because they come from other stages or go there: as [B,C,H,W]. */
+/* layout.c: which images of a program have their channels last, for each instruction; and which
+ * images of other stages are transposed from and to [B,C,H,W], and when. */
 struct sl_cuda_turn {
     struct sl_operand image; /* in SLOT */
     enum sl_phase phase;
-    bool at_end;  /* of the phase, else at its beginning */
+    bool at_end;  /* at the end of the phase, else at its beginning */
     bool to_last; /* else back */
 };
 struct sl_cuda_layout {
@@ -141,11 +141,11 @@ struct sl_cuda_layout {
 void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *program,
                          const struct sl_instr *instrs, struct sl_cuda_layout *out);
 void sl_cuda_layout_free(struct sl_cuda_layout *layout);
-/* turn.cu: in place, by way of scratch of the image's size. */
+/* turn.cu: transposes in place; `scratch` has the size of the image. */
 sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,
                     cudaStream_t stream);
 
-/* facts.c: the GPUs of this computer */
+/* facts.c: the GPUs of this host. */
 int sl_cuda_list(struct sl_device_facts *out, int max);
 
 /* exec.c */
@@ -164,24 +164,24 @@ sl_err sl_cuda_predict(struct sl_device *device, const struct sl_step_item *item
                        double ahead);
 sl_err sl_cuda_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count);
 sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item);
-/* halves.c: something wrote to this memory, or it is gone; weights in 16 bits, made anew where they
- * changed. */
+/* halves.c. sl_cuda_touch: this memory was written or freed, so its 16-bit copy is out of date. */
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
-/* The fresh copy of these weights, for whoever writes both; NULL: there is none. */
+/* The up-to-date 16-bit copy of these weights, for a kernel that writes both; NULL: there is none.
+ */
 void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes,
                       enum sl_half *half);
-struct sl_weights { /* a version of them */
+struct sl_weights { /* one version of the weights */
     const void *at;
     int64_t size_bytes;
 };
 sl_err sl_cuda_halves(struct sl_cuda_device *cuda, struct sl_weights weights, enum sl_half half,
                       void **out);
-/* cast.cu: fp32 to 16 bits */
+/* cast.cu: converts fp32 to 16 bits. */
 sl_err sl_cuda_round(void *to, enum sl_half half, const void *from, int64_t count,
                      cudaStream_t stream);
 
-/* device.c: pinned bytes that stay until the copy on `stream` has read them; device memory. */
+/* device.c. sl_cuda_pin: pinned bytes that stay valid until the copy on `stream` has read them. */
 sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t stream,
                    void **out);
 sl_err sl_cuda_room(struct sl_cuda_device *cuda, int64_t size_bytes, void **out);

@@ -110,8 +110,8 @@ static void cuda_free(struct sl_device *device, void *memory) {
     cudaFree(memory);
 }
 
-/* Half by half: what lies in a half is free again when the event recorded on leaving it has come.
- * All of it is used on the compute stream. */
+/* Two halves. A half is free again after the event that was recorded when the other half came into
+ * use. Only the compute stream reads them. */
 sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t stream,
                    void **out) {
     struct sl_cuda_pin *pin = &cuda->pin;
@@ -121,7 +121,8 @@ sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t
         SL_TRY(SL_CUDA(cudaEventRecord(pin->done[pin->half], stream)));
         pin->half = !pin->half;
         pin->next = 0;
-        SL_TRY(SL_CUDA(cudaEventSynchronize(pin->done[pin->half]))); /* at once if never recorded */
+        /* returns at once if never recorded */
+        SL_TRY(SL_CUDA(cudaEventSynchronize(pin->done[pin->half])));
     }
     *out = pin->at + pin->half * half + pin->next;
     pin->next += size;
@@ -131,7 +132,7 @@ sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t
 sl_err sl_cuda_room(struct sl_cuda_device *cuda, int64_t size_bytes, void **out) {
     struct sl_cuda_room *room = &cuda->room;
     if (room->size_bytes < size_bytes) {
-        cudaFree(room->at); /* waits for whoever still reads it */
+        cudaFree(room->at); /* waits for kernels that still read it */
         *room = (struct sl_cuda_room){0};
         SL_TRY(SL_CUDA(cudaMalloc(&room->at, (size_t)size_bytes)));
         room->size_bytes = size_bytes;
@@ -140,7 +141,8 @@ sl_err sl_cuda_room(struct sl_cuda_device *cuda, int64_t size_bytes, void **out)
     return SL_OK;
 }
 
-/* `from` may be used again at once: small pieces go through pinned memory, others wait. */
+/* The caller may reuse `from` at once: small pieces are copied to pinned memory, large ones wait.
+ */
 static sl_err cuda_upload(struct sl_device *device, enum sl_stream stream, void *to,
                           const void *from, int64_t size_bytes) {
     struct sl_cuda_device *cuda = sl_cuda_of(device);

@@ -1,8 +1,8 @@
-/* Elementwise kernels: y = f(x), and dx = f(dy, x or y); eight elements per thread. In place is
- * fine: an element is read before it is written, by the same thread. */
+/* Elementwise kernels: y = f(x), and dx = f(dy, x or y); eight elements per thread. They may work
+ * in place: the same thread reads an element before it writes it. */
 #include "device/cuda/kernels.cuh"
 
-struct number { /* the one attribute that some of them have */
+struct number { /* the attribute of ops that have one */
     float f;
     int i;
 };
@@ -101,7 +101,7 @@ static sl_err k_scale(const sl_cuda_call *call) {
                         call->instr->out[0].numel, number{(float)call->instr->attr[0].f, 0});
 }
 
-/* int or float of the same dtype: bytes; else a conversion */
+/* Copies bytes if the dtypes agree, else converts. */
 static sl_err k_copy(const sl_cuda_call *call) {
     const sl_operand *in = &call->instr->in[0], *out = &call->instr->out[0];
     if (in->dtype == out->dtype && !call->add) {
@@ -116,7 +116,7 @@ static sl_err k_copy(const sl_cuda_call *call) {
 
 /* ---- two tensors with broadcasting ---- */
 
-struct walk { /* sizes of y, strides of a and b in it; 0 where they are repeated */
+struct walk { /* sizes of y; strides of a and b, 0 along axes where they repeat */
     int rank;
     i64 size[SL_MAX_RANK], a[SL_MAX_RANK], b[SL_MAX_RANK];
 };
@@ -144,7 +144,7 @@ static __global__ void zip_walk(array y, array a, array b, walk w, i64 count, bo
     }
 }
 
-/* b is one period of a: a bias, or positions added to every sample. */
+/* b repeats along a: a bias, or positions added to every sample. */
 template <class F>
 static __global__ void zip_period(array y, array a, array b, i64 count, i64 period, bool add) {
     GRID_LOOP(i, count / 8) {

@@ -1,14 +1,14 @@
 /* embed and embed_bag, and the gradients of their tables.
  *
- * dtable: positions are sorted by the row they name (a stable sort, so that positions stay in
- * order), then one block per row that occurs adds its positions up in that order. No atomics on
- * floats, so the result does not depend on chance.
+ * dtable: a stable sort orders the positions by the row they name. Then one block per row that
+ * occurs adds its positions in order. There are no atomics on floats, so the result is
+ * deterministic.
  *
  *   indices  7 3 7 3 3      keys 3 3 3 7 7      dw[3] = dy[1] + dy[3] + dy[4]
  *                           from 1 3 4 0 2      dw[7] = dy[0] + dy[2]
  *
- * A table of few rows has long runs: the sorted positions are cut into pieces, and what a piece
- * begins with of a run from before it is added up by a block of its own, into scratch.
+ * A table of few rows has long runs of one key. The sorted positions are therefore cut into
+ * pieces. If a piece begins within a run, a block of its own adds that part into scratch.
  */
 #include "device/cuda/kernels.cuh"
 
@@ -31,7 +31,7 @@ static sl_err k_embed(const sl_cuda_call *call) {
     return launched(call);
 }
 
-struct bags { /* `count` of `bag` indices each, rows of n, each times `factor` */
+struct bags { /* `count` bags of `bag` indices; rows of n, multiplied by `factor` */
     i64 count, bag, n;
     float factor;
 };
@@ -71,7 +71,7 @@ struct sorted {
     float *part; /* [pieces][n] */
 };
 
-/* The sum of sorted positions [first, last), column j. z.bag of them share a row of dy. */
+/* Column j of the sum over sorted positions [first, last). z.bag positions share a row of dy. */
 static __device__ __forceinline__ float sum_run(array dy, const sorted &s, const bags &z, i64 first,
                                                 i64 last, i64 j) {
     float sum = 0;
@@ -81,7 +81,7 @@ static __device__ __forceinline__ float sum_run(array dy, const sorted &s, const
     return sum;
 }
 
-/* Where the run that `first` belongs to ends, or the piece. */
+/* End of the run that contains `first`, or of the piece. */
 static __device__ __forceinline__ i64 run_end(const sorted &s, i64 first, i64 count) {
     i64 end = (first / PIECE + 1) * PIECE, i = first + 1;
     end = end < count ? end : count;
@@ -90,7 +90,7 @@ static __device__ __forceinline__ i64 run_end(const sorted &s, i64 first, i64 co
     return i;
 }
 
-/* A block per piece: what it begins with of a run from before it. */
+/* A block per piece adds the part of a run that began before the piece. */
 static __global__ void scatter_parts(array dy, sorted s, bags z) {
     i64 first = (i64)blockIdx.x * PIECE;
     if (first == 0 || s.key[first - 1] != s.key[first])
@@ -100,7 +100,7 @@ static __global__ void scatter_parts(array dy, sorted s, bags z) {
         s.part[blockIdx.x * z.n + j] = sum_run(dy, s, z, first, last, j);
 }
 
-/* A block per sorted position; the first one of a row does the row's sum. */
+/* A block per sorted position. The block of the first position of a row adds the row. */
 static __global__ void scatter(array dw, array dy, sorted s, bags z) {
     i64 first = blockIdx.x, next = (first / PIECE + 1) * PIECE, end = next;
     int32_t row = s.key[first];
