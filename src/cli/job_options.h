@@ -41,6 +41,7 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
         {"--slack", "K", "micro-batches that may wait between stages (2bw: 1, others: 0)", false}, \
+        {"--group", "K", "k of kfkb and graph: K forwards, then K backwards (default 1)", false},  \
         {"--replicas", "W", "replicas of every stage; they share its micro-batches (default 1)",   \
          false},                                                                                   \
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \

@@ -25,6 +25,7 @@ static sl_err check_needs(const struct sl_job *job) {
         {"workers", job->workers > 0, false},
         {"replicas", job->replicas > 0, false},
         {"slack", sl_job_has(job, "slack"), false},
+        {"group", sl_job_has(job, "group"), false},
         {"cost", *job->cost, false},
         {"trace", job->trace, true},
         {"log_staleness", job->log_staleness, true},

@@ -1,5 +1,6 @@
 /* The fields of a job: one row each, and how a text becomes the value of one. */
 #include "job/job.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -56,6 +57,8 @@ const struct sl_job_field sl_job_fields[] = {
     CHOICE(clip_scope, scopes, RESULT, BREAKS,
            "clip and skip by the global norm, or stage by stage"),
     INT(slack, NULL, 0, 1 << 20, RESULT, LAYOUT, "micro-batches that may wait between stages"),
+    INT(group, NULL, 1, SL_GROUP_MAX, WAY, LAYOUT,
+        "k of the schedules kfkb and graph; default: the plan's, else 1"),
     TEXT(plan, NULL, WAY, LAYOUT, "plan file: stages and workers"),
     INT(stages, NULL, 1, 4096, WAY, LAYOUT, "stages to cut the model into"),
     CHOICE(cut, cuts, WAY, LAYOUT, "how to cut"),

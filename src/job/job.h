@@ -43,7 +43,7 @@ struct sl_job {
     int clip_scope; /* enum sl_job_scope */
     /* pipeline: `plan`, or `stages` and how to cut and place them */
     const char *plan, *schedule, *schedule_module;
-    int64_t stages, workers, replicas, slack;
+    int64_t stages, workers, replicas, slack, group;
     int cut;  /* enum sl_job_cut */
     int bind; /* enum sl_job_bind */
     bool lend;

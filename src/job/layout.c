@@ -1,5 +1,6 @@
 /* The pipeline of a job: which stage has which nodes, which worker has which stage, by which
  * schedule and with how much slack. */
+#include "base/vec.h"
 #include "job/parts.h"
 #include "job/schedule.h"
 #include "plan/model.h"
@@ -155,6 +156,26 @@ static int64_t default_slack(const struct sl_job_work *work) {
     return sl_sched_row_slack(plan, &opts);
 }
 
+/* k of kFkB for all stages; the plan carries it. */
+static sl_err set_group(struct sl_job_work *work) {
+    const struct sl_plan *plan = work->pipe.plan;
+    const struct sl_schedule *row = work->pipe.row;
+    struct sl_plan draft = *plan;
+    if (!sl_job_has(&work->job, "group"))
+        return SL_OK;
+    if (!row->groups)
+        return sl_fail(SL_ERR_USAGE,
+                       "`group`: %s runs no groups; use `schedule` kfkb, or graph for stages of "
+                       "different micro-batch sizes",
+                       row->name);
+    struct sl_stage *stages =
+        sl_vec_freeze(&work->arena, plan->stages, plan->stage_count, sizeof *stages);
+    for (int i = 0; i < plan->stage_count; i++)
+        stages[i].group = (int)work->job.group;
+    draft.stages = stages;
+    return sl_plan_build(&work->arena, &draft, &work->pipe.plan);
+}
+
 sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     struct sl_job *job = &work->job;
     int *stage_of = SL_NEW(&work->arena, int, work->graph->forward_count);
@@ -166,6 +187,7 @@ sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     SL_TRY(sl_job_given_open(work, planned));
     if (!planned)
         SL_TRY(plan_stages(work, stage_of));
+    SL_TRY(set_group(work));
     SL_TRY(sl_job_given_keep(work));
     if (!sl_job_has(job, "slack"))
         job->slack = default_slack(work);

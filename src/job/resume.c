@@ -90,12 +90,15 @@ static void drop_replaced(struct sl_job *merged, const struct sl_job *given) {
                              *const any[] = {
                                  "plan",     "stages",          "cut", "workers", "replicas",
                                  "schedule", "schedule_module", NULL};
+    static const char *const rows[] = {"plan", "schedule", "schedule_module", NULL};
     if (gives_any(given, all))
         reset_all(merged, parts);
     if (gives_any(given, parts))
         sl_job_reset(merged, "plan");
     if (gives_any(given, any))
         sl_job_reset(merged, "slack");
+    if (gives_any(given, rows))
+        sl_job_reset(merged, "group");
     if (*given->schedule_module && !*given->schedule)
         sl_job_reset(merged, "schedule");
 }

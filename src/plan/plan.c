@@ -59,6 +59,9 @@ static sl_err check_stage(const struct sl_plan *plan, const struct sl_stage *sta
     if (stage->micro_size < 1 || stage->micro_size > INT32_MAX)
         return sl_fail(SL_ERR_INPUT, "stage %s: a micro-batch needs at least one sample",
                        stage->name);
+    if (stage->group < 0 || stage->group > SL_GROUP_MAX)
+        return sl_fail(SL_ERR_INPUT, "stage %s: group %d is not in 0..%d", stage->name,
+                       stage->group, SL_GROUP_MAX);
     for (int i = 0; i < stage->width; i++) {
         if (stage->workers[i] < 0 || stage->workers[i] >= plan->worker_count)
             return sl_fail(SL_ERR_INPUT, "stage %s: replica %d is on worker %d of %d", stage->name,

@@ -25,6 +25,7 @@ enum {
     SL_WORKER_MAX = 65535,
     SL_EDGE_MAX = 65535,
     SL_WIDTH_MAX = 65535,
+    SL_GROUP_MAX = 1 << 20,
     SL_SEAT_MAX = 1 << 20,
 };
 
@@ -54,6 +55,7 @@ struct sl_stage {
     const int *workers; /* [width] where each replica is */
     const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
     int node_count;
+    int group;      /* k of kFkB, in schedules with groups; 0: 1 */
     bool recompute; /* F stores only its inputs; RECOMPUTE comes before B or I */
     bool has_input; /* reads training data of its own (sources always do) */
     struct sl_stage_bytes bytes;

@@ -6,7 +6,7 @@
  *     batch 64
  *     workers 3
  *     memory 0 17179869184
- *     stage a width 2 micro 4 on 0 1 [recompute] [input]
+ *     stage a width 2 micro 4 [group 2] on 0 1 [recompute] [input]
  *     bytes a params 10 grads 10 state 20 stash 4 saved 1 kept 2 work 0
  *     takes a f 120 b 249 i 130 w 119 recompute 100 reduce 0 step 40
  *     nodes a 0..4 7
@@ -73,6 +73,11 @@ static sl_err read_stage(void *reader) {
     stage.width = (int)value;
     SL_TRY(take_word(lex, "micro"));
     SL_TRY(take_range(lex, "micro", 1, INT32_MAX, &stage.micro_size));
+    if (sl_lex_is_name(lex, "group")) {
+        SL_TRY(sl_lex_next(lex));
+        SL_TRY(take_range(lex, "group", 1, SL_GROUP_MAX, &value));
+        stage.group = (int)value;
+    }
     SL_TRY(take_word(lex, "on"));
     r->ints.count = 0;
     while (lex->tok.kind == SL_TOK_INT) {
@@ -310,8 +315,11 @@ static void write_times(const struct sl_stage *stage, struct sl_text *out) {
 
 static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
     const struct sl_stage_bytes *b = &stage->bytes;
-    sl_text_printf(out, "stage %s width %d micro %lld on", stage->name, stage->width,
+    sl_text_printf(out, "stage %s width %d micro %lld", stage->name, stage->width,
                    (long long)stage->micro_size);
+    if (stage->group)
+        sl_text_printf(out, " group %d", stage->group);
+    sl_text_put(out, " on");
     for (int i = 0; i < stage->width; i++)
         sl_text_printf(out, " %d", stage->workers[i]);
     sl_text_printf(out, "%s%s\n", stage->recompute ? " recompute" : "",

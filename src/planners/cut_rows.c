@@ -1,13 +1,12 @@
-/* graphpipe, pipedream-dp, piper-dp: the bottleneck search (cuts.h) in three search spaces.
+/* graph-dp, pipedream-dp, piper-dp: the bottleneck search (cuts.h) in three search spaces.
  *
  *                  stages     where they cut           widths         recomputation
- *     graphpipe    a graph    branch after branch      powers of two  no
+ *     graph-dp     a graph    branch after branch      powers of two  no
  *     pipedream-dp a chain    one topological order    any            no
  *     piper-dp     a chain    every downset            any            per stage
  *
  * For every micro-batch size each planner takes the plan with the smallest bottleneck, its own
- * objective; the simulation chooses among the sizes, as in the evaluation of Jeon et al. 2024
- * (GraphPipe).
+ * objective; the simulation chooses among the sizes.
  * piper-dp refuses graphs with too many downsets, like the published program.
  *
  * These rows search the space of a published planner under Sluice's own costs. The authors' cost
@@ -25,7 +24,7 @@ struct rules {
 };
 
 static const struct rules table[] = {
-    {"graphpipe", false, true, SL_RECOMPUTE_NEVER, 512, false},
+    {"graph-dp", false, true, SL_RECOMPUTE_NEVER, 512, false},
     {"pipedream-dp", true, false, SL_RECOMPUTE_NEVER, 0, false},
     {"piper-dp", true, false, SL_RECOMPUTE_MAY, 20000, true},
 };
@@ -106,10 +105,10 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     }                                                                                              \
     const struct sl_planner sl_planners_##c_name
 
-ROW(graphpipe, 0) = {
-    .name = "graphpipe",
-    .brief = "stages along the branches of the graph (GraphPipe)",
-    .run = run_graphpipe,
+ROW(graph_dp, 0) = {
+    .name = "graph-dp",
+    .brief = "stages along the branches of the graph, any cut",
+    .run = run_graph_dp,
 };
 ROW(pipedream_dp, 1) = {
     .name = "pipedream-dp",

@@ -1,20 +1,22 @@
 /* GraphPipe's partitioner (Jeon et al. 2025, sec. 5 and algorithm 1).
  *
  * A stage graph is composed like the model itself (graph/series_parallel.h):
- *     one stage    any run of a series, or any set of branches of a parallel part, on w devices
+ *     one stage    any run of a series, or any set of branches of a parallel part, on w devices;
+ *                  a run that follows a parallel part may begin with the tail of one branch
  *     series       a decomposition of a prefix, then one of the rest
  *     parallel     decompositions of the branches, on devices of their own
  *
- *     bisection over T, the time of the slowest stage
+ *     bisection over T, the time of the slowest stage for the whole batch
  *       -> dynamic program from the sink to the source: is there a stage graph whose stages all
- *          take at most T and fit? Among those, the one with the smallest window at its source.
+ *          take at most T and fit? Among those, the one with the fewest samples in flight at its
+ *          source.
  *
- * The window of a stage is its number of micro-batches in flight: its width plus the largest window
- * of its successors. It fixes the memory of the stage, so successors are solved first.
+ * A stage has a configuration of its own: the size of its micro-batches and k of its kFkB
+ * schedule. Its samples in flight follow from those of its successors (sl_sched_row_need), and fix
+ * its memory; so successors are solved first.
  *
  * Choices that the paper leaves open: widths are powers of two; devices may stay idle; replicas
- * take turns in whole micro-batches, as everywhere in Sluice. The paper's defaults hold: 1F1B, and
- * one micro-batch size for all stages.
+ * take turns in whole micro-batches, as everywhere in Sluice.
  */
 #ifndef SL_SEARCH_GRAPHPIPE_H
 #define SL_SEARCH_GRAPHPIPE_H
@@ -22,11 +24,19 @@
 #include "graph/series_parallel.h"
 #include "search/candidate.h"
 
+struct sl_planners_graphpipe_config {
+    int size;  /* index into problem->sizes */
+    int group; /* k */
+};
+
 struct sl_planners_graphpipe_rules {
     const char *schedule;
-    int size;            /* index into problem->sizes */
+    /* Those that stages choose from. The paper's default: one size, k = 1. */
+    const struct sl_planners_graphpipe_config *configs;
+    int config_count;
     double memory_scale; /* part of the memory that a plan may use; 0: all */
     double tolerance;    /* of the bisection, relative; 0: to the nanosecond */
+    int labels;          /* solutions kept per sub-problem, at most; 0: all */
     int64_t until_ns;    /* deadline by sl_clock_ns; 0: none */
 };
 
@@ -34,8 +44,9 @@ struct sl_planners_graphpipe_found {
     bool found;
     struct sl_candidate c;
     int64_t bottleneck; /* ns per iteration of the slowest stage */
-    int window;         /* of the source stages */
-    int64_t states;     /* sub-problems solved */
+    int64_t in_flight;  /* samples, on the source stages at most */
+    int64_t states;     /* stages weighed */
+    bool dropped;       /* a limit ended the search early: better plans may exist */
 };
 
 /* `tree` is that of problem->dag. Allocates the candidate in `arena`. */

@@ -143,49 +143,35 @@ sl_planners_graphpipe_parts(struct sl_arena *arena, const struct sl_problem *pro
     return view_node(&v, tree->root);
 }
 
-/* ---- sums ---- */
+/* ---- sets of branches ---- */
 
-static void add_times(const struct sl_problem *p, int size, const int *units, int count,
-                      struct sl_cut_stage *out) {
-    for (int k = 0; k < p->machine->kind_count; k++) {
-        const struct sl_unit_time *t = sl_search_problem_times(p, size, k);
-        struct sl_cut_stage sum = {0};
-        for (int i = 0; i < count; i++) {
-            sum.f += t[units[i]].f;
-            sum.b += t[units[i]].i + t[units[i]].w;
-            sum.step += t[units[i]].step;
-        }
-        if (sum.f + sum.b >= out->f + out->b) {
-            out->f = sum.f;
-            out->b = sum.b;
-            out->step = sum.step;
-        }
-    }
+int sl_planners_graphpipe_next_set(const struct sl_planners_graphpipe_part *part, int all,
+                                   int set) {
+    if (!sl_planners_graphpipe_has_subsets(part))
+        return set + 1 < part->child_count + 1 ? set + 1 : 0;
+    int first = all & -all, rest = all & ~first;
+    int next = ((set & ~first) - rest) & rest;
+    return next ? next | first : 0;
 }
 
-void sl_planners_graphpipe_sums(const struct sl_problem *p,
-                                const struct sl_planners_graphpipe_rules *rules, const bool *inside,
-                                const int *units, int count, struct sl_cut_stage *out) {
-    const double rate = sl_search_version_rate(p, rules->schedule);
-    *out = (struct sl_cut_stage){.width = 1};
-    add_times(p, rules->size, units, count, out);
-    for (int i = 0; i < count; i++) {
-        const struct sl_unit *u = &p->units[units[i]];
-        out->params += (double)u->params;
-        out->fixed += (double)(u->grads + u->state);
-        out->stash += u->stash;
-        out->work = u->work > out->work ? u->work : out->work;
-    }
-    if (rate > 0)
-        out->step = (int64_t)(1e9 * out->params / rate);
-    for (int t = 0; t < p->tensor_count; t++) {
-        const struct sl_search_tensor *tensor = &p->tensors[t];
-        bool reads = false, leaves = false;
-        for (int i = 0; i < tensor->to_count; i++) {
-            reads |= inside[tensor->to[i]];
-            leaves |= !inside[tensor->to[i]];
-        }
-        out->in += reads && !inside[tensor->from] ? (double)tensor->sample_bytes : 0;
-        out->out += leaves && inside[tensor->from] ? (double)tensor->sample_bytes : 0;
-    }
+int sl_planners_graphpipe_whole(const struct sl_planners_graphpipe_part *part) {
+    return sl_planners_graphpipe_has_subsets(part) ? (1 << part->child_count) - 1 : 0;
+}
+
+int sl_planners_graphpipe_first_set(const struct sl_planners_graphpipe_part *part, int all) {
+    return sl_planners_graphpipe_has_subsets(part) ? all & -all : all + 1;
+}
+
+int sl_planners_graphpipe_without(const struct sl_planners_graphpipe_part *part, int all, int set) {
+    return sl_planners_graphpipe_has_subsets(part) ? all & ~set : set;
+}
+
+int sl_planners_graphpipe_lowest(const struct sl_planners_graphpipe_part *part, int all) {
+    return sl_planners_graphpipe_has_subsets(part) ? __builtin_ctz((unsigned)all) : all;
+}
+
+bool sl_planners_graphpipe_holds(const struct sl_planners_graphpipe_part *part, int all, int set,
+                                 int branch) {
+    return sl_planners_graphpipe_has_subsets(part) ? set >> branch & 1
+                                                   : branch >= all && branch < set;
 }

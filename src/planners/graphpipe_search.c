@@ -1,5 +1,12 @@
-/* GraphPipe's dynamic program and bisection (graphpipe.h). */
-#include "planners/graphpipe_parts.h"
+/* GraphPipe's dynamic program and bisection (graphpipe.h).
+ *
+ * A list of labels per place of a part holds the ways to compose stages from there to the sink of
+ * the part. Labels begin with the need of the successors of the part:
+ *     series     place = number of children that are not composed yet
+ *     parallel   place = the branches that are not composed yet
+ */
+#include "planners/graphpipe_stage.h"
+#include "sched/schedule.h"
 
 #include "base/clock.h"
 
@@ -7,347 +14,375 @@
 #include <string.h>
 
 enum {
-    NONE = INT16_MAX, /* window: no solution */
-    UNKNOWN = -1,     /* window: not solved yet */
-    SPLIT = -1,       /* cut: a parallel part that is decomposed */
-    GRAINS = 64,      /* devices of the program, at most */
-    STRAIGHT = 256,   /* the same without replicas */
+    GRAINS = 64,    /* devices of the program, at most */
+    STRAIGHT = 256, /* the same without replicas */
 };
+
+typedef struct sl_planners_graphpipe_part part_of_model;
+typedef struct sl_planners_graphpipe_piece piece_of_model;
+typedef struct sl_planners_graphpipe_label label_of_stages;
+typedef struct sl_planners_graphpipe_list list_of_labels;
 
 struct solver {
-    struct sl_arena *arena; /* scratch */
-    const struct sl_problem *p;
-    const struct sl_planners_graphpipe_rules *rules;
-    struct sl_search_memory_rule rule;
-    int64_t micros, size, limit; /* limit: ns of an iteration, of this run */
-    int grain, devices;          /* a device of the program stands for `grain` devices */
-    double memory;
-    bool *inside;     /* [unit] scratch of sums */
-    int *set;         /* [unit] scratch of sums */
+    struct sl_arena *arena; /* sums of stages */
+    struct sl_arena labels; /* of one limit */
+    struct sl_planners_graphpipe_stages of;
+    int devices; /* of the program */
+    int needs;   /* configurations + 1 */
+    label_of_stages *draft;
     int64_t until_ns; /* deadline; 0: none */
-    int64_t states;   /* solved */
-    bool timed_out;
-    int *stage_of, *width; /* the solution; width in devices */
+    int64_t states;
+    bool timed_out, dropped;
+    /* the solution */
+    int *stage_of, *width, *config; /* width in devices */
     int stage_count;
-    int64_t bottleneck;
+    int64_t bottleneck, in_flight;
 };
 
-/* ---- one stage ---- */
-
-static int64_t stage_ns(const struct solver *s, const struct sl_cut_stage *sum, int width) {
-    const struct sl_machine *m = s->p->machine;
-    int64_t rounds = (s->micros + width - 1) / width, reduce = 0, wire = 0;
-    if (width > 1) {
-        const struct sl_link *link = sl_cost_machine_between(m, 0, width - 1);
-        reduce = (int64_t)ceil(1e9 * 2 * (width - 1) / width * sum->params / link->bandwidth) +
-                 2 * (width - 1) * link->latency_ns;
-    }
-    if (sum->in > 0 && m->device_count > 1) {
-        const struct sl_link *link = sl_cost_machine_between(m, 0, m->device_count - 1);
-        wire = (int64_t)floor(1e9 * (double)rounds * sum->in * (double)s->size / link->bandwidth);
-    }
-    int64_t busy = rounds * (sum->f + sum->b) + sum->step + reduce;
-    return wire > busy ? wire : busy;
-}
-
-static bool is_feasible(const struct solver *s, const struct sl_cut_stage *sum, int width,
-                        int behind) {
-    struct sl_cut_stage stage = *sum;
-    stage.width = width * s->grain;
-    if (stage.width > s->micros || stage_ns(s, sum, stage.width) > s->limit)
-        return false;
-    return sl_search_cut_bytes(&s->rule, s->micros, s->size, &stage,
-                               (int64_t)(behind + width) * s->grain) <= s->memory;
-}
-
-/* Slower than the limit on any number of devices? So is every larger stage. */
-static bool is_too_slow(const struct solver *s, const struct sl_cut_stage *sum) {
-    int64_t max = s->p->straight ? 1 : (int64_t)s->devices * s->grain;
-    return (s->micros + max - 1) / max * (sum->f + sum->b) > s->limit;
-}
-
-static int max_width(const struct solver *s, int devices) { return s->p->straight ? 1 : devices; }
-
-static void fill_sums(struct solver *s, int count, struct sl_cut_stage *out) {
-    for (int i = 0; i < count; i++)
-        s->inside[s->set[i]] = true;
-    sl_planners_graphpipe_sums(s->p, s->rules, s->inside, s->set, count, out);
-    for (int i = 0; i < count; i++)
-        s->inside[s->set[i]] = false;
-}
-
-static int collect(struct solver *s, const struct sl_planners_graphpipe_part *part, int child,
-                   int count) {
-    const struct sl_planners_graphpipe_part *c = part->children[child];
-    memcpy(s->set + count, c->units, sizeof *s->set * (size_t)c->unit_count);
-    return count + c->unit_count;
-}
-
-/* Children [from, to) of a series as one stage. */
-static const struct sl_cut_stage *
-run_sums(struct solver *s, const struct sl_planners_graphpipe_part *part, int from, int to) {
-    int at = from * (part->child_count + 1) + to, count = 0;
-    if (!part->known[at]) {
-        for (int c = from; c < to; c++)
-            count = collect(s, part, c, count);
-        fill_sums(s, count, &part->stages[at]);
-        part->known[at] = true;
-    }
-    return &part->stages[at];
-}
-
-/* ---- sets of branches ---- */
-
-/* The next set after `set` that contains the first branch of `all`; 0: that was the last one. */
-static int next_set(const struct sl_planners_graphpipe_part *part, int all, int set) {
-    if (!sl_planners_graphpipe_has_subsets(part))
-        return set + 1 < part->child_count + 1 ? set + 1 : 0;
-    int first = all & -all, rest = all & ~first;
-    int next = ((set & ~first) - rest) & rest; /* subsets of `rest`, ascending */
-    return next ? next | first : 0;
-}
-
-static int first_set(const struct sl_planners_graphpipe_part *part, int all) {
-    return sl_planners_graphpipe_has_subsets(part) ? all & -all : all + 1;
-}
-
-/* `all` without `set`. Of many branches: `all` is the first branch left, `set` the end. */
-static int without(const struct sl_planners_graphpipe_part *part, int all, int set) {
-    return sl_planners_graphpipe_has_subsets(part) ? all & ~set : set;
-}
-
-static bool is_empty(const struct sl_planners_graphpipe_part *part, int all) {
-    return sl_planners_graphpipe_has_subsets(part) ? !all : all == part->child_count;
-}
-
-static int lowest(const struct sl_planners_graphpipe_part *part, int all) {
-    return sl_planners_graphpipe_has_subsets(part) ? __builtin_ctz((unsigned)all) : all;
-}
-
-static bool holds(const struct sl_planners_graphpipe_part *part, int all, int set, int branch) {
-    return sl_planners_graphpipe_has_subsets(part) ? set >> branch & 1
-                                                   : branch >= all && branch < set;
-}
-
-static int whole(const struct sl_planners_graphpipe_part *part) {
-    return sl_planners_graphpipe_has_subsets(part) ? (1 << part->child_count) - 1 : 0;
-}
-
-static const struct sl_cut_stage *
-set_sums(struct solver *s, const struct sl_planners_graphpipe_part *part, int all, int set) {
-    int at = sl_planners_graphpipe_has_subsets(part) ? set : all * (part->child_count + 1) + set,
-        count = 0;
-    if (!part->known[at]) {
-        for (int c = 0; c < part->child_count; c++)
-            if (holds(part, all, set, c))
-                count = collect(s, part, c, count);
-        fill_sums(s, count, &part->stages[at]);
-        part->known[at] = true;
-    }
-    return &part->stages[at];
-}
-
-/* ---- the dynamic program ---- */
-
-static struct sl_planners_graphpipe_entry *entry_at(const struct solver *s,
-                                                    const struct sl_planners_graphpipe_part *part,
-                                                    int position, int behind, int devices) {
-    int64_t side = s->devices + 1;
-    return part->memo + (position * side + behind) * side + devices;
-}
-
-static void offer(struct sl_planners_graphpipe_entry *best, int window, int cut, int width) {
-    if (window < best->window)
-        *best = (struct sl_planners_graphpipe_entry){(int16_t)window, (int16_t)cut, (int16_t)width};
+static int max_width(const struct solver *s, int devices) {
+    return s->of.p->straight ? 1 : devices;
 }
 
 static bool is_over(struct solver *s) {
-    if (++s->states % 4096 == 0 && s->until_ns && sl_clock_ns() > s->until_ns)
+    if (++s->states % 4096 == 0 && s->until_ns && sl_clock_past(s->until_ns))
         s->timed_out = true;
     return s->timed_out;
 }
 
-static int solve_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
-                          int behind, int devices);
+/* ---- labels ---- */
 
-/* Smallest source window of children [0, end) on at most `devices`, before a window `behind`. */
-static int solve_series(struct solver *s, const struct sl_planners_graphpipe_part *part, int end,
-                        int behind, int devices) {
-    if (end == 0)
-        return behind;
-    struct sl_planners_graphpipe_entry *known = entry_at(s, part, end, behind, devices),
-                                       best = {NONE, 0, 0};
-    if (known->window != UNKNOWN)
-        return known->window;
-    if (is_over(s))
-        return NONE;
-    for (int from = end - 1; from >= 0; from--) {
-        const struct sl_cut_stage *sum = run_sums(s, part, from, end);
-        if (is_too_slow(s, sum))
-            break;
-        for (int w = 1; w <= max_width(s, devices); w *= 2)
-            if (is_feasible(s, sum, w, behind))
-                offer(&best, solve_series(s, part, from, behind + w, devices - w), from, w);
-    }
-    const struct sl_planners_graphpipe_part *last = part->children[end - 1];
-    for (int d = 1; last->kind == SL_SP_PARALLEL && d <= devices; d++) {
-        int window = solve_parallel(s, last, whole(last), behind, d);
-        if (window != NONE)
-            offer(&best, solve_series(s, part, end - 1, window, devices - d), SPLIT, d);
-    }
-    *known = best;
-    return best.window;
+static void keep(struct solver *s, list_of_labels *list) {
+    if (!sl_planners_graphpipe_insert(&s->labels, list, s->draft, s->needs, s->of.rules->labels))
+        s->dropped = true;
 }
 
-static int solve_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
-                          int behind, int devices) {
-    if (is_empty(part, all))
-        return 0;
-    struct sl_planners_graphpipe_entry *known = entry_at(s, part, all, behind, devices),
-                                       best = {NONE, 0, 0};
-    if (known->window != UNKNOWN)
-        return known->window;
-    if (is_over(s))
-        return NONE;
-    for (int set = first_set(part, all); set; set = next_set(part, all, set)) {
-        const struct sl_cut_stage *sum = set_sums(s, part, all, set);
-        for (int w = 1; !is_too_slow(s, sum) && w <= max_width(s, devices); w *= 2) {
-            if (!is_feasible(s, sum, w, behind))
+/* The need of the stages before a stage with so many samples in flight; at least that of `beside`
+ * (NULL: none). */
+static void set_need(struct solver *s, int config, int64_t samples, const label_of_stages *beside) {
+    const struct sl_planners_graphpipe_config *c = s->of.rules->configs;
+    for (int i = 0; i < s->needs; i++) {
+        int64_t need = i == s->needs - 1
+                           ? samples
+                           : sl_sched_row_need(s->of.samples[i], c[i].group, samples,
+                                               s->of.samples[config], c[config].group);
+        s->draft->need[i] = beside && beside->need[i] > need ? beside->need[i] : need;
+    }
+}
+
+/* Every configuration and width of one stage before `behind`. False: too slow in every one. */
+static bool add_stage(struct solver *s, const piece_of_model *piece, const label_of_stages *next,
+                      const int64_t *behind, list_of_labels *list) {
+    bool beside = piece->part->kind == SL_SP_PARALLEL, fast = false;
+    int left = s->devices - next->devices;
+    for (int c = 0; c < s->needs - 1 && !is_over(s); c++) {
+        const struct sl_cut_stage *sum = sl_planners_graphpipe_stage_sums(&s->of, piece, c);
+        int64_t least = sl_planners_graphpipe_stage_width(&s->of, sum, c);
+        fast |= least <= max_width(s, left);
+        for (int w = 1; w <= max_width(s, left); w *= 2) {
+            if (w < least)
                 continue;
-            int rest = solve_parallel(s, part, without(part, all, set), behind, devices - w);
-            offer(&best, rest > behind + w ? rest : behind + w, set, w);
+            int width = w * s->of.grain;
+            if (!sl_planners_graphpipe_stage_fits(&s->of, sum, c, width, behind[c]))
+                continue;
+            *s->draft = (label_of_stages){.next = next,
+                                          .piece = *piece,
+                                          .config = c,
+                                          .width = width,
+                                          .devices = next->devices + w};
+            set_need(s, c, sl_planners_graphpipe_stage_in_flight(&s->of, c, width, behind[c]),
+                     beside ? next : NULL);
+            keep(s, list);
         }
     }
-    int first = lowest(part, all);
-    const struct sl_planners_graphpipe_part *branch = part->children[first];
-    int left = without(part, all, sl_planners_graphpipe_has_subsets(part) ? 1 << first : first + 1);
-    for (int d = 2; branch->kind == SL_SP_SERIES && d <= devices; d++) {
-        int window = solve_series(s, branch, branch->child_count, behind, d);
-        int rest = window == NONE ? NONE : solve_parallel(s, part, left, behind, devices - d);
-        offer(&best, rest > window ? rest : window, SPLIT, d);
+    return fast;
+}
+
+/* A decomposed part before `next`, or beside it. */
+static void add_inner(struct solver *s, const label_of_stages *inner, const label_of_stages *next,
+                      bool beside, list_of_labels *list) {
+    if (next->devices + inner->devices > s->devices)
+        return;
+    *s->draft =
+        (label_of_stages){.next = next, .inner = inner, .devices = next->devices + inner->devices};
+    for (int i = 0; i < s->needs; i++)
+        s->draft->need[i] =
+            beside && next->need[i] > inner->need[i] ? next->need[i] : inner->need[i];
+    keep(s, list);
+}
+
+static const list_of_labels *solved_before(const struct solver *s, const part_of_model *part,
+                                           int place, int tail, const int64_t *behind) {
+    for (const struct sl_planners_graphpipe_solved *at = part->solved; at; at = at->next)
+        if (at->place == place && at->tail == tail &&
+            memcmp(at->behind, behind, sizeof *behind * (size_t)s->needs) == 0)
+            return at->list;
+    return NULL;
+}
+
+static const list_of_labels *remember(struct solver *s, const part_of_model *part, int place,
+                                      int tail, const int64_t *behind, const list_of_labels *list) {
+    struct sl_planners_graphpipe_solved *solved =
+        SL_NEW(&s->labels, struct sl_planners_graphpipe_solved, 1);
+    *solved = (struct sl_planners_graphpipe_solved){
+        part->solved, place, tail, sl_vec_freeze(&s->labels, behind, s->needs, sizeof *behind),
+        list};
+    ((part_of_model *)(uintptr_t)part)->solved = solved;
+    return list;
+}
+
+/* ---- the dynamic program ---- */
+
+static const list_of_labels *solve_parallel(struct solver *s, const part_of_model *part, int all,
+                                            const int64_t *behind);
+static const list_of_labels *solve_series(struct solver *s, const part_of_model *part, int end,
+                                          const int64_t *behind);
+
+static void start(struct solver *s, const int64_t *need, list_of_labels *list) {
+    *s->draft = (label_of_stages){.devices = 0};
+    for (int i = 0; i < s->needs; i++)
+        s->draft->need[i] = need ? need[i] : 0;
+    keep(s, list);
+}
+
+/* The other branches of a parallel part, and the children of one branch before its tail. */
+static const list_of_labels *solve_rest(struct solver *s, const part_of_model *part, int branch,
+                                        int tail, const int64_t *behind) {
+    int others = sl_planners_graphpipe_has_subsets(part)
+                     ? sl_planners_graphpipe_whole(part) & ~(1 << branch)
+                     : 1;
+    const list_of_labels *known = solved_before(s, part, -1 - branch, tail, behind);
+    const list_of_labels *beside = solve_parallel(s, part, others, behind);
+    if (known || !tail)
+        return known ? known : beside;
+    const list_of_labels *before = solve_series(s, part->children[branch], tail, behind);
+    list_of_labels *list = SL_NEW(&s->labels, list_of_labels, 1);
+    for (int i = 0; i < beside->count; i++)
+        for (int k = 0; k < before->count; k++)
+            add_inner(s, before->at[k], beside->at[i], true, list);
+    return remember(s, part, -1 - branch, tail, behind, list);
+}
+
+/* Stages of a run that begin with the tail of a branch before it. */
+static void add_tails(struct solver *s, const part_of_model *part, int from, int to,
+                      const label_of_stages *next, list_of_labels *list) {
+    const part_of_model *before = part->children[from - 1];
+    /* of many branches: the first, so that the others are neighbours */
+    int branches = sl_planners_graphpipe_has_subsets(before) ? before->child_count : 1;
+    for (int b = 0; b < branches && before->tail_count; b++) {
+        const part_of_model *branch = before->children[b];
+        bool fast = true;
+        for (int t = branch->kind == SL_SP_SERIES ? branch->child_count - 1 : 0; t >= 0 && fast;
+             t--) {
+            list_of_labels stages = {0};
+            fast = add_stage(s, &(piece_of_model){part, from, to, b, t}, next, next->need, &stages);
+            for (int i = 0; i < stages.count; i++) {
+                const label_of_stages *stage = stages.at[i];
+                const list_of_labels *rest = solve_rest(s, before, b, t, stage->need);
+                for (int k = 0; k < rest->count; k++)
+                    add_inner(s, rest->at[k], stage, false, list);
+            }
+        }
     }
-    *known = best;
-    return best.window;
+}
+
+/* All stages that end before child `end`, and the decompositions of the part there. */
+static void extend_series(struct solver *s, const part_of_model *part, int end,
+                          const label_of_stages *next, list_of_labels *at) {
+    const part_of_model *last = part->children[end - 1];
+    double left = (double)(s->devices - next->devices) * s->of.grain;
+    bool fast = true;
+    if (next->devices == s->devices || part->ahead[end] > left * (double)s->of.limit * (1 + 1e-9))
+        return;
+    for (int from = end - 1; from >= 0 && fast; from--) {
+        piece_of_model run = {part, from, end, -1, 0};
+        fast = add_stage(s, &run, next, next->need, &at[from]);
+        if (fast && from > 0 && part->children[from - 1]->kind == SL_SP_PARALLEL)
+            add_tails(s, part, from, end, next, &at[from - 1]);
+    }
+    if (last->kind != SL_SP_PARALLEL)
+        return;
+    int all = sl_planners_graphpipe_whole(last);
+    const list_of_labels *inner = solve_parallel(s, last, all, next->need);
+    for (int k = 0; k < inner->count; k++)
+        add_inner(s, inner->at[k], next, false, &at[end - 1]);
+}
+
+/* The ways to compose children [0, end) of a series before stages with this need. */
+static const list_of_labels *solve_series(struct solver *s, const part_of_model *part, int end,
+                                          const int64_t *behind) {
+    const list_of_labels *known = solved_before(s, part, end, 0, behind);
+    if (known)
+        return known;
+    list_of_labels *at = SL_NEW(&s->labels, list_of_labels, end + 1);
+    start(s, behind, &at[end]);
+    for (int place = end; place > 0; place--)
+        for (int i = 0; i < at[place].count && !s->timed_out; i++)
+            extend_series(s, part, place, at[place].at[i], at);
+    return remember(s, part, end, 0, behind, &at[0]);
+}
+
+/* One stage of some of the branches left, or a decomposition of the first of them. */
+static void extend_parallel(struct solver *s, const part_of_model *part, int all,
+                            const label_of_stages *next, const int64_t *behind,
+                            list_of_labels *at) {
+    bool subsets = sl_planners_graphpipe_has_subsets(part);
+    int first = sl_planners_graphpipe_lowest(part, all);
+    const part_of_model *branch = part->children[first];
+    for (int set = sl_planners_graphpipe_first_set(part, all); set;
+         set = sl_planners_graphpipe_next_set(part, all, set))
+        add_stage(s, &(piece_of_model){part, all, set, -1, 0}, next, behind,
+                  &at[sl_planners_graphpipe_without(part, all, set)]);
+    if (branch->kind != SL_SP_SERIES)
+        return;
+    const list_of_labels *inner = solve_series(s, branch, branch->child_count, behind);
+    int left = sl_planners_graphpipe_without(part, all, subsets ? 1 << first : first + 1);
+    for (int k = 0; k < inner->count; k++)
+        add_inner(s, inner->at[k], next, true, &at[left]);
+}
+
+/* The ways to compose the branches of `all` before stages with this need. */
+static const list_of_labels *solve_parallel(struct solver *s, const part_of_model *part, int all,
+                                            const int64_t *behind) {
+    const list_of_labels *known = solved_before(s, part, all, 0, behind);
+    if (known)
+        return known;
+    bool subsets = sl_planners_graphpipe_has_subsets(part);
+    int count = subsets ? all + 1 : part->child_count + 1, end = subsets ? 0 : part->child_count;
+    list_of_labels *at = SL_NEW(&s->labels, list_of_labels, count);
+    start(s, NULL, &at[all]);
+    for (int now = all; now != end; now += subsets ? -1 : 1)
+        for (int i = 0; i < at[now].count && !s->timed_out; i++)
+            if (at[now].at[i]->devices < s->devices)
+                extend_parallel(s, part, now, at[now].at[i], behind, at);
+    return remember(s, part, all, 0, behind, &at[end]);
 }
 
 /* ---- the solution ---- */
 
-static void emit_stage(struct solver *s, const struct sl_cut_stage *sum, int width) {
-    int64_t ns = stage_ns(s, sum, width * s->grain);
+static void emit_stage(struct solver *s, const label_of_stages *stage) {
+    const struct sl_cut_stage *sum =
+        sl_planners_graphpipe_stage_sums(&s->of, &stage->piece, stage->config);
+    int count = sl_planners_graphpipe_stage_units(&s->of, &stage->piece);
+    for (int i = 0; i < count; i++)
+        s->stage_of[s->of.set[i]] = s->stage_count;
+    int64_t ns = sl_planners_graphpipe_stage_ns(&s->of, sum, stage->config, stage->width);
     s->bottleneck = ns > s->bottleneck ? ns : s->bottleneck;
-    s->width[s->stage_count++] = width * s->grain;
+    s->config[s->stage_count] = stage->config;
+    s->width[s->stage_count++] = stage->width;
 }
 
-static void place(struct solver *s, const struct sl_planners_graphpipe_part *part) {
-    for (int i = 0; i < part->unit_count; i++)
-        s->stage_of[part->units[i]] = s->stage_count;
-}
-
-static int emit_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
-                         int behind, int devices);
-
-/* Repeats the choices of the program, source first; returns the source window. */
-static int emit_series(struct solver *s, const struct sl_planners_graphpipe_part *part, int end,
-                       int behind, int devices) {
-    if (end == 0)
-        return behind;
-    struct sl_planners_graphpipe_entry e = *entry_at(s, part, end, behind, devices);
-    if (e.cut == SPLIT) {
-        const struct sl_planners_graphpipe_part *last = part->children[end - 1];
-        int window = entry_at(s, last, whole(last), behind, e.width)->window;
-        emit_series(s, part, end - 1, window, devices - e.width);
-        emit_parallel(s, last, whole(last), behind, e.width);
-    } else {
-        emit_series(s, part, e.cut, behind + e.width, devices - e.width);
-        for (int c = e.cut; c < end; c++)
-            place(s, part->children[c]);
-        emit_stage(s, run_sums(s, part, e.cut, end), e.width);
-    }
-    return e.window;
-}
-
-static int emit_parallel(struct solver *s, const struct sl_planners_graphpipe_part *part, int all,
-                         int behind, int devices) {
-    if (is_empty(part, all))
-        return 0;
-    struct sl_planners_graphpipe_entry e = *entry_at(s, part, all, behind, devices);
-    if (e.cut == SPLIT) {
-        int first = lowest(part, all),
-            bit = sl_planners_graphpipe_has_subsets(part) ? 1 << first : first + 1;
-        const struct sl_planners_graphpipe_part *branch = part->children[first];
-        emit_series(s, branch, branch->child_count, behind, e.width);
-        emit_parallel(s, part, without(part, all, bit), behind, devices - e.width);
-    } else {
-        for (int c = 0; c < part->child_count; c++)
-            if (holds(part, all, e.cut, c))
-                place(s, part->children[c]);
-        emit_stage(s, set_sums(s, part, all, e.cut), e.width);
-        emit_parallel(s, part, without(part, all, e.cut), behind, devices - e.width);
-    }
-    return e.window;
+/* Source first; the last label only carries the need of the successors. */
+static void emit(struct solver *s, const label_of_stages *label) {
+    for (; label->next; label = label->next)
+        if (label->inner)
+            emit(s, label->inner);
+        else
+            emit_stage(s, label);
 }
 
 /* ---- tables and bisection ---- */
 
-static int positions(const struct sl_planners_graphpipe_part *part) {
-    if (part->kind == SL_SP_LEAF)
-        return 0;
-    return part->kind == SL_SP_PARALLEL && sl_planners_graphpipe_has_subsets(part)
-               ? 1 << part->child_count
-               : part->child_count + 1;
-}
-
-static void open_tables(struct solver *s, struct sl_planners_graphpipe_part *part) {
-    int count = positions(part), side = s->devices + 1;
-    int sets = part->kind == SL_SP_PARALLEL && sl_planners_graphpipe_has_subsets(part)
-                   ? count
-                   : (part->child_count + 1) * (part->child_count + 1);
-    if (!count)
+/* Tails of the branches of a parallel part, for the runs that follow it in a series. */
+static void open_tails(struct solver *s, part_of_model *part, int runs) {
+    enum { ENTRIES = 1 << 19 };
+    int count = 0;
+    part->tail_at = SL_NEW(s->arena, int, part->child_count);
+    for (int b = 0; b < part->child_count; b++) {
+        bool series = part->children[b]->kind == SL_SP_SERIES;
+        part->tail_at[b] = count;
+        count += series ? part->children[b]->child_count : 1;
+    }
+    int64_t entries = (int64_t)(runs + 1) * count * s->of.p->size_count;
+    if (entries > ENTRIES) {
+        s->dropped = true;
         return;
-    part->stages = SL_NEW(s->arena, struct sl_cut_stage, sets);
-    part->known = SL_NEW(s->arena, bool, sets);
-    part->memo = SL_NEW(s->arena, struct sl_planners_graphpipe_entry, (int64_t)count * side * side);
-    for (int c = 0; c < part->child_count; c++)
-        open_tables(s, (struct sl_planners_graphpipe_part *)(uintptr_t)part->children[c]);
+    }
+    part->tail_count = count;
+    part->tails = SL_NEW(s->arena, struct sl_cut_stage, entries);
+    part->tails_known = SL_NEW(s->arena, bool, entries);
 }
 
-static void clear_tables(const struct solver *s, const struct sl_planners_graphpipe_part *part) {
-    int64_t side = s->devices + 1, count = positions(part) * side * side;
-    for (int64_t i = 0; i < count; i++)
-        part->memo[i].window = UNKNOWN;
-    for (int c = 0; c < part->child_count; c++)
-        clear_tables(s, part->children[c]);
+static void open_tables(struct solver *s, part_of_model *part) {
+    int64_t side = part->child_count + 1;
+    bool subsets = part->kind == SL_SP_PARALLEL && sl_planners_graphpipe_has_subsets(part);
+    int64_t sets = subsets ? (int64_t)1 << part->child_count : side * side;
+    if (part->kind == SL_SP_LEAF)
+        return;
+    part->stages = SL_NEW(s->arena, struct sl_cut_stage, sets * s->of.p->size_count);
+    part->known = SL_NEW(s->arena, bool, sets * s->of.p->size_count);
+    part->ahead = SL_NEW(s->arena, double, part->child_count + 1);
+    for (int c = 0; c < part->child_count; c++) {
+        part_of_model *child = (part_of_model *)(uintptr_t)part->children[c];
+        part->ahead[c + 1] = part->ahead[c] + sl_planners_graphpipe_stage_work(&s->of, child->units,
+                                                                               child->unit_count);
+        open_tables(s, child);
+        if (child->kind == SL_SP_PARALLEL)
+            open_tails(s, child, part->child_count - c - 1);
+    }
 }
 
-static bool solve(struct solver *s, const struct sl_planners_graphpipe_part *root, int64_t limit,
-                  int *window) {
-    s->limit = limit;
+static void forget(part_of_model *part) {
+    part->solved = NULL;
+    for (int c = 0; c < part->child_count; c++)
+        forget((part_of_model *)(uintptr_t)part->children[c]);
+}
+
+static bool solve(struct solver *s, const part_of_model *root, int64_t limit) {
+    const label_of_stages *best = NULL;
+    int64_t *sink = SL_NEW(&s->labels, int64_t, s->needs);
+    for (int c = 0; c < s->needs - 1; c++)
+        sink[c] = s->of.rules->configs[c].group * s->of.samples[c];
+    s->of.limit = limit;
     s->stage_count = 0;
     s->bottleneck = 0;
-    clear_tables(s, root);
-    if (solve_series(s, root, root->child_count, 0, s->devices) == NONE || s->timed_out)
-        return false;
-    *window = emit_series(s, root, root->child_count, 0, s->devices);
-    return true;
+    const list_of_labels *list = solve_series(s, root, root->child_count, sink);
+    for (int i = 0; i < list->count && !s->timed_out; i++)
+        if (!best || list->at[i]->need[s->needs - 1] < best->need[s->needs - 1])
+            best = list->at[i];
+    if (best) {
+        s->in_flight = best->need[s->needs - 1];
+        emit(s, best);
+    }
+    forget((part_of_model *)(uintptr_t)root);
+    sl_arena_free(&s->labels);
+    s->labels = (struct sl_arena){0};
+    return best;
+}
+
+/* Large limits take long, as every stage meets them; so begin near the smallest one. */
+static bool find_limit(struct solver *s, const part_of_model *root, int64_t *low) {
+    enum { TRIES = 16 };
+    int64_t limit = *low + *low / 8 + 1;
+    for (int i = 0; i < TRIES && !s->timed_out; i++) {
+        if (solve(s, root, limit))
+            return true;
+        *low = limit;
+        limit += limit / 4 + 1;
+    }
+    return solve(s, root, INT64_MAX / 4);
 }
 
 /* The smallest limit with a solution; leaves that solution in *s. */
-static bool bisect(struct solver *s, const struct sl_planners_graphpipe_part *root, int *window) {
-    int64_t low = -1, high;
-    if (!solve(s, root, INT64_MAX / 4, window))
+static bool bisect(struct solver *s, const part_of_model *root) {
+    double least = root->ahead[root->child_count] / s->of.p->machine->device_count;
+    int64_t low = (int64_t)(least * (1 - 1e-9)) - 1, high;
+    if (!find_limit(s, root, &low)) {
+        s->dropped |= s->timed_out;
         return false;
+    }
     for (high = s->bottleneck; high - low > 1;) {
         int64_t middle = low + (high - low) / 2;
-        if ((double)(high - low) <= s->rules->tolerance * (double)high || s->timed_out)
+        if ((double)(high - low) <= s->of.rules->tolerance * (double)high || s->timed_out)
             break;
-        if (solve(s, root, middle, window))
+        if (solve(s, root, middle))
             high = s->bottleneck;
         else
             low = middle;
     }
+    s->dropped |= s->timed_out;
     s->timed_out = false;
     s->until_ns = 0; /* the last run is short, and its solution is needed */
-    return solve(s, root, high, window);
+    return solve(s, root, high);
 }
 
 static double least_memory(const struct sl_problem *p, double scale) {
@@ -359,35 +394,73 @@ static double least_memory(const struct sl_problem *p, double scale) {
 }
 
 /* A series, so that the program starts with one; its only child may be the whole model. */
-static const struct sl_planners_graphpipe_part *
-as_series(struct sl_arena *arena, const struct sl_planners_graphpipe_part *part) {
+static const part_of_model *as_series(struct sl_arena *arena, const part_of_model *part) {
     if (part->kind == SL_SP_SERIES)
         return part;
-    struct sl_planners_graphpipe_part *series = SL_NEW(arena, struct sl_planners_graphpipe_part, 1);
-    *series = (struct sl_planners_graphpipe_part){
-        .kind = SL_SP_SERIES,
-        .children = SL_NEW(arena, const struct sl_planners_graphpipe_part *, 1),
-        .child_count = 1,
-        .units = part->units,
-        .unit_count = part->unit_count};
+    part_of_model *series = SL_NEW(arena, part_of_model, 1);
+    *series = (part_of_model){.kind = SL_SP_SERIES,
+                              .children = SL_NEW(arena, const part_of_model *, 1),
+                              .child_count = 1,
+                              .units = part->units,
+                              .unit_count = part->unit_count};
     series->children[0] = part;
     return series;
 }
 
-static void keep(struct sl_arena *arena, const struct solver *s,
-                 struct sl_planners_graphpipe_found *out) {
-    int *stage_of = SL_NEW(arena, int, s->p->unit_count);
-    int *width = SL_NEW(arena, int, s->stage_count);
-    memcpy(stage_of, s->stage_of, sizeof *stage_of * (size_t)s->p->unit_count);
-    memcpy(width, s->width, sizeof *width * (size_t)s->stage_count);
-    out->c = (struct sl_candidate){.stage_count = s->stage_count,
-                                   .stage_of = stage_of,
-                                   .width = width,
-                                   .recompute = SL_NEW(arena, bool, s->stage_count),
-                                   .size = s->rules->size,
-                                   .schedule = s->rules->schedule};
+static void write_candidate(struct sl_arena *arena, const struct solver *s,
+                            struct sl_planners_graphpipe_found *out) {
+    const struct sl_planners_graphpipe_config *configs = s->of.rules->configs;
+    int *size_of = SL_NEW(arena, int, s->stage_count), smallest = s->of.p->size_count;
+    int *group_of = SL_NEW(arena, int, s->stage_count);
+    bool *recompute = SL_NEW(arena, bool, s->stage_count), mixed = false, grouped = false;
+    for (int i = 0; i < s->stage_count; i++) {
+        size_of[i] = configs[s->config[i]].size;
+        group_of[i] = configs[s->config[i]].group;
+        recompute[i] = s->of.p->recompute == SL_RECOMPUTE_ALWAYS;
+        smallest = size_of[i] < smallest ? size_of[i] : smallest;
+        mixed |= size_of[i] != size_of[0];
+        grouped |= group_of[i] > 1;
+    }
+    out->c = (struct sl_candidate){
+        .stage_count = s->stage_count,
+        .stage_of = sl_vec_freeze(arena, s->stage_of, s->of.p->unit_count, sizeof(int)),
+        .width = sl_vec_freeze(arena, s->width, s->stage_count, sizeof(int)),
+        .recompute = recompute,
+        .size = smallest,
+        .size_of = mixed ? size_of : NULL,
+        .group_of = grouped ? group_of : NULL,
+        .schedule = s->of.rules->schedule};
     out->bottleneck = s->bottleneck;
+    out->in_flight = s->in_flight;
     out->found = true;
+}
+
+static void open_solver(struct solver *s) {
+    int devices = s->of.p->machine->device_count, grain = (devices + GRAINS - 1) / GRAINS;
+    s->of.grain = s->of.p->straight ? 1 : grain;
+    s->devices = devices / s->of.grain < STRAIGHT ? devices / s->of.grain : STRAIGHT;
+    s->needs = s->of.rules->config_count + 1;
+    s->of.rule = sl_search_memory_rule(s->of.rules->schedule);
+    s->of.memory = least_memory(s->of.p, s->of.rules->memory_scale);
+    s->until_ns = s->of.rules->until_ns;
+    s->of.ring = SL_NEW(s->arena, const struct sl_link *, 32);
+    for (int i = 0; devices > 1 && (s->of.grain << i) <= devices; i++)
+        s->of.ring[i] = sl_cost_machine_between(
+            s->of.p->machine, 0, (s->of.grain << i) > 1 ? (s->of.grain << i) - 1 : 1);
+    s->of.wire = devices > 1 ? sl_cost_machine_between(s->of.p->machine, 0, devices - 1) : NULL;
+    s->of.samples = SL_NEW(s->arena, int64_t, s->needs);
+    s->of.micros = SL_NEW(s->arena, int64_t, s->needs);
+    for (int c = 0; c < s->of.rules->config_count; c++) {
+        s->of.samples[c] = s->of.p->sizes[s->of.rules->configs[c].size];
+        s->of.micros[c] = (s->of.p->batch + s->of.samples[c] - 1) / s->of.samples[c];
+    }
+    s->of.inside = SL_NEW(s->arena, bool, s->of.p->unit_count);
+    s->of.set = SL_NEW(s->arena, int, s->of.p->unit_count);
+    s->stage_of = SL_NEW(s->arena, int, s->of.p->unit_count);
+    s->width = SL_NEW(s->arena, int, s->devices + 1);
+    s->config = SL_NEW(s->arena, int, s->devices + 1);
+    s->draft = sl_arena_alloc(
+        s->arena, (int64_t)(sizeof *s->draft + sizeof s->draft->need[0] * (size_t)s->needs));
 }
 
 void sl_planners_graphpipe_solve(struct sl_arena *arena, const struct sl_problem *p,
@@ -395,31 +468,18 @@ void sl_planners_graphpipe_solve(struct sl_arena *arena, const struct sl_problem
                                  const struct sl_planners_graphpipe_rules *rules,
                                  struct sl_planners_graphpipe_found *out) {
     struct sl_arena scratch = {0};
-    int devices = p->machine->device_count, grain = (devices + GRAINS - 1) / GRAINS;
-    struct solver s = {.arena = &scratch,
-                       .p = p,
-                       .rules = rules,
-                       .rule = sl_search_memory_rule(rules->schedule),
-                       .size = p->sizes[rules->size],
-                       .until_ns = rules->until_ns,
-                       .grain = p->straight ? 1 : grain,
-                       .memory = least_memory(p, rules->memory_scale)};
-    const struct sl_planners_graphpipe_part *root =
-        sl_planners_graphpipe_parts(&scratch, p, tree, rules->size);
+    struct solver s = {.arena = &scratch, .of = {.p = p, .rules = rules}};
+    const part_of_model *root =
+        sl_planners_graphpipe_parts(&scratch, p, tree, rules->configs[0].size);
     *out = (struct sl_planners_graphpipe_found){0};
     if (!root)
         return;
+    open_solver(&s);
     root = as_series(&scratch, root);
-    s.devices = devices / s.grain < STRAIGHT ? devices / s.grain : STRAIGHT;
-    s.micros = (p->batch + s.size - 1) / s.size;
-    s.inside = SL_NEW(&scratch, bool, p->unit_count);
-    s.set = SL_NEW(&scratch, int, p->unit_count);
-    s.stage_of = SL_NEW(&scratch, int, p->unit_count);
-    s.width = SL_NEW(&scratch, int, s.devices + 1);
-    open_tables(&s, (struct sl_planners_graphpipe_part *)(uintptr_t)root);
-    if (bisect(&s, root, &out->window))
-        keep(arena, &s, out);
+    open_tables(&s, (part_of_model *)(uintptr_t)root);
+    if (bisect(&s, root))
+        write_candidate(arena, &s, out);
+    out->dropped = s.dropped;
     out->states = s.states;
-    out->window *= s.grain;
     sl_arena_free(&scratch);
 }

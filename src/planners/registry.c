@@ -11,6 +11,7 @@
     ROW(sl_planners_2bw) \
     ROW(sl_planners_brute) \
     ROW(sl_planners_even) \
+    ROW(sl_planners_graph_dp) \
     ROW(sl_planners_graphpipe) \
     ROW(sl_planners_hetpipe) \
     ROW(sl_planners_pipedream_dp) \

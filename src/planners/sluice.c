@@ -115,6 +115,9 @@ static void simulate_others(struct sl_search_pool *pool) {
     sl_search_pool_simulate(pool);
     sl_planners_add_hetpipe(pool);
     sl_search_pool_simulate(pool);
+    sl_search_pool_progress(pool, "graphpipe");
+    sl_planners_add_graphpipe(pool);
+    sl_search_pool_simulate(pool);
     sl_planners_add_cuts(pool, simulate_cuts);
 }
 
@@ -138,11 +141,14 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     out->proven &= out->found && !out->timed_out;
     const char *one[SL_QUERY_SCHEDULES];
     sl_search_pool_progress(&pool, "bound");
-    out->lower_bound = sl_search_space_bound(p, sl_search_query_schedules(query, one),
-                                             sl_search_query_mixes_sizes(query));
+    out->lower_bound =
+        sl_search_space_bound(p, sl_search_query_schedules(query, one),
+                              sl_search_query_mixes_sizes(query) || sl_search_query_groups(query));
+    out->proven &= !out->best.c.group_of;
     out->proven |= out->found && out->best.score.step_ns <= out->lower_bound;
     if (out->proven) {
-        out->lower_bound = out->best.score.step_ns;
+        if (!sl_search_query_groups(query))
+            out->lower_bound = out->best.score.step_ns;
         out->out_of_budget = false; /* nothing left to find */
     }
     sl_search_pool_close(&pool);

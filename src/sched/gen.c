@@ -10,18 +10,28 @@ int64_t sl_sched_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1
 
 static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-void sl_sched_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out) {
+int64_t sl_sched_gen_group(const struct sl_gen *gen, int stage) {
+    int group = gen->row->groups ? gen->plan->stages[stage].group : 0;
+    return gen->opts->group ? gen->opts->group : group ? group : 1;
+}
+
+int64_t sl_sched_row_need(int64_t b, int64_t k, int64_t next_f, int64_t next_b, int64_t next_k) {
+    return sl_sched_gen_ceil(next_f + max(next_b, k * b + max(0, b - next_k * next_b)), b) * b;
+}
+
+void sl_sched_gen_inflight(const struct sl_gen *gen, int64_t *out) {
+    const struct sl_plan *plan = gen->plan;
     for (int t = plan->stage_count - 1; t >= 0; t--) {
-        const struct sl_stage *i = &plan->stages[plan->topo[t]];
-        int64_t b = i->micro_size, wider = (i->width - 1) * k * b, f = k * b + wider;
+        int stage = plan->topo[t];
+        const struct sl_stage *i = &plan->stages[stage];
+        int64_t b = i->micro_size, k = sl_sched_gen_group(gen, stage), f = k * b;
         for (int e = 0; e < i->out_count; e++) {
             int to = plan->edges[i->out[e]].to;
-            const struct sl_stage *j = &plan->stages[to];
-            int64_t step = max(j->micro_size, k * b + max(0, b - k * j->micro_size)) + wider;
-            step += slack * b;
-            f = max(f, sl_sched_gen_ceil(out[to] + step, b) * b);
+            int64_t need = sl_sched_row_need(b, k, out[to], plan->stages[to].micro_size,
+                                             sl_sched_gen_group(gen, to));
+            f = max(f, need + gen->opts->slack * b);
         }
-        out[plan->topo[t]] = f;
+        out[stage] = f + (i->width - 1) * k * b;
     }
 }
 

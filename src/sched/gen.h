@@ -30,12 +30,15 @@ struct sl_gen {
 
 void sl_sched_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro);
 
+/* k of a stage: that of the options; else, in rows with groups, the plan's; else 1. */
+int64_t sl_sched_gen_group(const struct sl_gen *gen, int stage);
+
 /* In-flight samples of every stage for kFkB: from the sinks up,
  *     f(sink) = k w b,   f(i) = max over edges i->j of roundup to b_i of
- *     f(j) + max(b_j, k b_i + max(0, b_i - k b_j)) + (w_i - 1) k b_i
- * This is Jeon et al. 2025 (GraphPipe), Algorithm 2, plus k micro-batches per extra replica. `slack`
- * adds micro-batches per edge; they hide transfers and uneven passes. */
-void sl_sched_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out);
+ *     f(j) + max(b_j, k_i b_i + max(0, b_i - k_j b_j)) + (w_i - 1) k_i b_i
+ * This is Jeon et al. 2025 (GraphPipe), Algorithm 2, plus k micro-batches per extra replica. The
+ * slack adds micro-batches per edge; they hide transfers and uneven passes. */
+void sl_sched_gen_inflight(const struct sl_gen *gen, int64_t *out);
 
 /* kFkB order on a seat: backwards of micro-batch a follow forwards up to window-1 + a/k*k. */
 void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split);

@@ -8,8 +8,6 @@
  */
 #include "sched/gen.h"
 
-static int64_t k_of(const struct sl_gen *gen) { return gen->opts->group ? gen->opts->group : 1; }
-
 static int64_t all_of(const struct sl_gen *gen, int stage) { return gen->micros[stage]; }
 
 static int64_t window_of(const struct sl_gen *gen, int stage) {
@@ -24,7 +22,8 @@ static sl_err check_any(const struct sl_gen *gen) {
 static sl_err iteration(struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->seat_count; i++) {
         int stage = gen->plan->seats[i].stage;
-        sl_sched_gen_windowed(gen, i, gen->row->window(gen, stage), k_of(gen), false);
+        sl_sched_gen_windowed(gen, i, gen->row->window(gen, stage), sl_sched_gen_group(gen, stage),
+                              false);
     }
     return sl_sched_gen_merge(gen);
 }

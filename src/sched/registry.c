@@ -174,8 +174,7 @@ static sl_err open_gen(struct sl_gen *gen) {
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
     int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
-    sl_sched_gen_inflight(gen->plan, gen->opts->group ? gen->opts->group : 1, gen->opts->slack,
-                          samples);
+    sl_sched_gen_inflight(gen, samples);
     gen->samples = samples;
     return gen->row->check(gen);
 }

@@ -83,6 +83,10 @@ bool sl_sched_row_is_crowded(const struct sl_sched *sched);
  * (sl_sched_row_is_crowded). */
 int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
 
+/* One edge of GraphPipe's in-flight rule (sched/gen.h): samples in flight of a stage with
+ * micro-batches of b, groups of k and one replica, before a successor with f samples in flight. */
+int64_t sl_sched_row_need(int64_t b, int64_t k, int64_t next_f, int64_t next_b, int64_t next_k);
+
 /* The claim of a schedule for a seat. */
 SL_MUST_CHECK sl_err sl_sched_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
                                         const struct sl_sched_opts *opts, int seat,

@@ -91,7 +91,7 @@ int64_t sl_search_space_bound(const struct sl_problem *p, const char *const *sch
             sl_search_chain_open(&arena, p, *s, size, 1, &c);
             best = sl_search_chain_bound(&c, sl_search_size_bound(p, size, !c.sync), best);
         }
-    if (mixed && p->size_count > 1) {
+    if (mixed) {
         sl_search_chain_open(&arena, p, sl_search_mixed_schedule(), 0, p->size_count, &c);
         best = sl_search_chain_bound(&c, mixed_work(p), best);
     }

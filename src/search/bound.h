@@ -24,8 +24,11 @@
 int64_t sl_search_size_bound(const struct sl_problem *problem, int size, bool async);
 
 /* Lower bound over these schedules (ends with NULL), to one part in 10,000. `mixed`: and over plans
- * whose stages differ in micro-batch size. */
+ * whose stages differ in micro-batch size or run groups. */
 int64_t sl_search_space_bound(const struct sl_problem *problem, const char *const *schedules,
                               bool mixed);
+
+/* Times of a unit: the minimum over all kinds of devices. */
+struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit);
 
 #endif

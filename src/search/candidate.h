@@ -34,6 +34,7 @@ struct sl_candidate {
     const bool *recompute; /* [stage] */
     int size;              /* index into problem->sizes; the smallest of size_of */
     const int *size_of;    /* [stage] index into problem->sizes; NULL: all stages have `size` */
+    const int *group_of;   /* [stage] k of kFkB; NULL: 1 */
     const char *schedule;
     bool sequential;  /* adds an edge from every stage to the next one */
     bool across;      /* workers in order of replica, then stage; else stage, then replica */
@@ -42,6 +43,10 @@ struct sl_candidate {
 
 static inline int sl_search_candidate_size(const struct sl_candidate *c, int stage) {
     return c->size_of ? c->size_of[stage] : c->size;
+}
+
+static inline int sl_search_candidate_group(const struct sl_candidate *c, int stage) {
+    return c->group_of ? c->group_of[stage] : 1;
 }
 
 /* False if a replica has no micro-batch, or if the stages at the ends of a tensor without a batch

@@ -107,7 +107,8 @@ static int64_t stage_bound(const struct sl_candidate_detail *detail, int s, cons
     /* The first backward pass waits for the first gradient. Until then the stage runs only the
      * forward passes in its window and one recomputation. */
     int64_t after = stage->f + wait->behind + n * (stage->i + stage->w);
-    if (sl_search_schedule_windowed(detail->c.schedule) && !detail->c.size_of && n > live)
+    if (sl_search_schedule_windowed(detail->c.schedule) && !detail->c.size_of &&
+        !detail->c.group_of && n > live)
         after += (n - live) * stage->f;
     after +=
         detail->c.recompute[s] ? (n - 1) * sl_search_recompute_ns(detail->problem, stage->f) : 0;

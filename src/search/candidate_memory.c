@@ -11,13 +11,16 @@ static int64_t size_of(const struct sl_candidate_detail *detail, int stage) {
 
 /* Micro-batches in flight on stage s, in its own size. Needs window[] of all later stages. */
 static int64_t window_of(const struct sl_candidate_detail *detail, int s, const int64_t *window) {
-    int64_t size = size_of(detail, s), max = 0;
+    int64_t size = size_of(detail, s), group = sl_search_candidate_group(&detail->c, s);
+    int64_t max = group * size;
     for (int e = detail->edge_at[s]; e < detail->edge_at[s + 1]; e++) {
         int to = detail->edges[e].to;
-        int64_t behind = (window[to] * size_of(detail, to) + size - 1) / size;
-        max = behind > max ? behind : max;
+        int64_t need =
+            sl_sched_row_need(size, group, window[to] * size_of(detail, to), size_of(detail, to),
+                              sl_search_candidate_group(&detail->c, to));
+        max = need > max ? need : max;
     }
-    return max + detail->c.width[s];
+    return max / size + (detail->c.width[s] - 1) * group;
 }
 
 static double bytes_of(const struct sl_candidate_detail *detail, int s, int64_t window,

@@ -105,6 +105,7 @@ sl_err sl_search_candidate_plan(struct sl_arena *arena, const struct sl_candidat
             (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
                               .width = detail->c.width[s],
                               .micro_size = p->sizes[sl_search_candidate_size(&detail->c, s)],
+                              .group = detail->c.group_of ? detail->c.group_of[s] : 0,
                               .workers = detail->workers[s],
                               .recompute = detail->c.recompute[s],
                               .has_input = detail->stages[s].reads_data,

@@ -1,6 +1,8 @@
 /* The chain bound (chain.h): the minimal number of devices within a limit, and bisection. */
 #include "search/chain.h"
 
+#include "search/bound.h"
+
 #include <math.h>
 
 struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit) {
@@ -303,7 +305,7 @@ void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, co
                              .split = sl_search_schedule_splits(schedule),
                              .version_rate = sl_search_version_rate(p, schedule),
                              .rule = sl_search_memory_rule(schedule)};
-    out->windowed = sizes == 1 && sl_search_schedule_windowed(schedule);
+    out->windowed = sizes == 1 && sl_search_schedule_windowed(schedule) && !(row && row->groups);
     for (int d = 0; d < p->machine->device_count; d++)
         out->memory = fmax(out->memory, p->memory[d] > 0 ? (double)p->memory[d] : INFINITY);
     out->left = SL_NEW(arena, int, p->machine->device_count + 1);

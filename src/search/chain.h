@@ -43,9 +43,6 @@ struct sl_chain {
     } tie;
 };
 
-/* The minimum over all kinds of devices. */
-struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit);
-
 /* Every stage may choose from `sizes` micro-batch sizes, the first of which is `first`. */
 void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
                           int first, int sizes, struct sl_chain *out);

@@ -1,6 +1,6 @@
 /* Hill climbing from the best plan, as long as the simulated step gets shorter. The moves: a unit
  * to the next stage, recomputation on or off, one more replica, an exchange of two devices, another
- * micro-batch size on one stage. */
+ * micro-batch size or k on one stage. */
 #include "search/placements.h"
 #include "search/pool.h"
 
@@ -9,7 +9,7 @@ struct climb {
     const char *planner;
     struct sl_arena arena;
     int *stage_of, *width, *order; /* order: all devices, those in use first */
-    int *size_of;
+    int *size_of, *group_of;
     bool *recompute;
     int64_t passes; /* budget: passes left to simulate */
 };
@@ -112,6 +112,31 @@ static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
+/* A larger or smaller k on one stage, if the schedule has groups or a row with them. */
+static bool change_groups(struct climb *c, struct sl_candidate *move) {
+    enum { GROUP_MAX = 8 };
+    const struct sl_search_query *query = c->pool->query;
+    const struct sl_schedule *row = sl_sched_row_find(move->schedule);
+    struct sl_candidate own = *move;
+    if (row && !row->groups)
+        row = row->mixed;
+    if (!row || !row->groups || !sl_search_query_groups(query))
+        return false;
+    own.schedule = row->name;
+    own.group_of = c->group_of;
+    for (int s = 0; s < move->stage_count && !sl_search_query_timed_out(query); s++)
+        for (int up = 0; up < 2; up++) {
+            int old = c->group_of[s], now = up ? 2 * old : old / 2;
+            if (now < 1 || now > GROUP_MAX)
+                continue;
+            c->group_of[s] = now;
+            if (try_move(c, &own))
+                return true;
+            c->group_of[s] = old;
+        }
+    return false;
+}
+
 /* Exchanges two devices that differ. */
 static bool change_devices(struct climb *c, struct sl_candidate *move) {
     enum { DEVICES_MAX = 64 };
@@ -164,15 +189,19 @@ void sl_search_hill_climb(struct sl_search_pool *pool, const char *planner) {
         move.width = c.width;
         move.recompute = c.recompute;
         c.size_of = SL_NEW(&c.arena, int, move.stage_count);
-        for (int s = 0; s < move.stage_count; s++)
+        c.group_of = SL_NEW(&c.arena, int, move.stage_count);
+        for (int s = 0; s < move.stage_count; s++) {
             c.size_of[s] = sl_search_candidate_size(&move, s);
+            c.group_of[s] = sl_search_candidate_group(&move, s);
+        }
         fill_order(&c, &move);
         move.order = c.order;
         better = move_units(&c, &move);
         if (!better)
             better = change_stages(&c, &move);
         if (!better)
-            better = change_devices(&c, &move) || change_sizes(&c, &move);
+            better =
+                change_devices(&c, &move) || change_sizes(&c, &move) || change_groups(&c, &move);
         better &= !sl_search_query_timed_out(pool->query);
     }
     sl_arena_free(&c.arena);

@@ -45,7 +45,7 @@ struct sl_search_result {
     struct sl_candidate_entry runner[SL_RUNNERS]; /* next best different ones, best first */
     int runner_count;
     int64_t lower_bound; /* no plan of the search space has a smaller step */
-    bool proven;         /* best is optimal in its space */
+    bool proven;         /* best is optimal among plans without groups (k = 1) */
     bool complete;       /* all cuts of the graph were considered */
     bool timed_out;
     bool out_of_budget;                /* ended by a limit on effort: better plans may be unseen */
@@ -76,6 +76,8 @@ const char *const *sl_search_query_schedules(const struct sl_search_query *query
                                              const char *names[SL_QUERY_SCHEDULES]);
 /* May stages differ in micro-batch size? */
 bool sl_search_query_mixes_sizes(const struct sl_search_query *query);
+/* May stages run groups (k of kFkB above 1)? */
+bool sl_search_query_groups(const struct sl_search_query *query);
 /* The part of the memory that cut searches aim at. */
 double sl_search_query_memory(const struct sl_search_query *query);
 bool sl_search_query_timed_out(const struct sl_search_query *query);

@@ -35,6 +35,13 @@ static bool same_sizes(const struct sl_candidate *a, const struct sl_candidate *
     return true;
 }
 
+static bool same_groups(const struct sl_candidate *a, const struct sl_candidate *b) {
+    for (int s = 0; s < a->stage_count; s++)
+        if (sl_search_candidate_group(a, s) != sl_search_candidate_group(b, s))
+            return false;
+    return true;
+}
+
 static bool same(const struct sl_problem *p, const struct sl_candidate *a,
                  const struct sl_candidate *b) {
     size_t stages = (size_t)a->stage_count;
@@ -44,7 +51,7 @@ static bool same(const struct sl_problem *p, const struct sl_candidate *a,
            memcmp(a->width, b->width, sizeof *a->width * stages) == 0 &&
            memcmp(a->recompute, b->recompute, sizeof *a->recompute * stages) == 0 &&
            memcmp(a->stage_of, b->stage_of, sizeof *a->stage_of * (size_t)p->unit_count) == 0 &&
-           same_sizes(a, b) && same_placement(p, a, b);
+           same_sizes(a, b) && same_groups(a, b) && same_placement(p, a, b);
 }
 
 static struct sl_candidate copy_candidate(struct sl_arena *arena, const struct sl_problem *p,
@@ -58,6 +65,8 @@ static struct sl_candidate copy_candidate(struct sl_arena *arena, const struct s
     copy.recompute = sl_vec_freeze(arena, c->recompute, c->stage_count, sizeof *c->recompute);
     if (c->size_of)
         copy.size_of = sl_vec_freeze(arena, c->size_of, c->stage_count, sizeof *c->size_of);
+    if (c->group_of)
+        copy.group_of = sl_vec_freeze(arena, c->group_of, c->stage_count, sizeof *c->group_of);
     if (c->order)
         copy.order = sl_vec_freeze(arena, c->order, devices, sizeof *c->order);
     return copy;

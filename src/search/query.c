@@ -35,6 +35,11 @@ bool sl_search_query_mixes_sizes(const struct sl_search_query *query) {
            (!query->schedule || (row && row->searched == SL_SEARCHED_MIXED));
 }
 
+bool sl_search_query_groups(const struct sl_search_query *query) {
+    const struct sl_schedule *row = query->schedule ? sl_sched_row_find(query->schedule) : NULL;
+    return !query->schedule || (row && row->groups);
+}
+
 bool sl_search_schedule_splits(const char *schedule) {
     const struct sl_schedule *row = sl_sched_row_find(schedule);
     return row && row->splits_backward;

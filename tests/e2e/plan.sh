@@ -16,7 +16,7 @@ printf 'sluice-machine 1\nmachine x "y"\n' >"$dir/bad.machine"
 
 # measured with two layers, planned with four: equal blocks share their rows
 "$SLUICE" profile gpt-nano --set L=2 --micro-batch 1,2 --rounds 2 -o "$dir/x.cost" --quiet >/dev/null
-for planner in even 2bw graphpipe pipedream-dp piper-dp hetpipe sluice; do
+for planner in even 2bw graph-dp graphpipe pipedream-dp piper-dp hetpipe sluice; do
     "$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "$dir/l.machine" --batch 8 \
         --schedule 1f1b --planner "$planner" --straight --json -o "$dir/$planner.plan" --quiet \
         >"$dir/$planner.json" || fail "$planner"
@@ -34,6 +34,40 @@ grep -q "^$best sluice$" "$dir/steps" || fail "sluice lost: $(sort -n "$dir/step
 # an estimate is marked
 "$SLUICE" plan gpt-nano --machine laptop --batch 8 --quiet | grep -q "ESTIMATED: roofline" ||
     fail "an estimate is not marked"
+
+# kFkB: the plan carries k, a run takes it, and the weights are those of 1F1B
+for group in "" "--group 3"; do
+    # shellcheck disable=SC2086 # no or two words
+    "$SLUICE" train gpt-nano --set L=2 --stages 2 --batch 8 --micro 8 --steps 2 --schedule kfkb $group \
+        --out "$dir/run$group" --quiet >/dev/null || fail "train kfkb $group"
+done
+grep -q "group 3" "$dir/run--group 3/plan.plan" || fail "the plan of the run has no group"
+grep -q "group" "$dir/run/plan.plan" && fail "a group nobody asked for"
+for group in "" "--group 3"; do
+    "$SLUICE" ckpt convert "$dir/run$group" -o "$dir/w$group.safetensors" --quiet >/dev/null || fail "convert"
+done
+cmp "$dir/w.safetensors" "$dir/w--group 3.safetensors" || fail "k changes the weights"
+"$SLUICE" train gpt-nano --stages 2 --schedule 1f1b --group 2 --steps 1 2>"$dir/why" && fail "1f1b takes a group"
+grep -q -- "--group: 1f1b runs no groups" "$dir/why" || fail "$(cat "$dir/why")"
+
+# GraphPipe composes stages along branches; a chain through four branches has depth 3 or more
+for planner in pipedream-dp graphpipe; do
+    "$SLUICE" plan candle-uno --set branches=4 --machine summit --devices 4 --batch 1024 --schedule 1f1b \
+        --planner $planner --json --quiet >"$dir/$planner.json" || fail "$planner on candle-uno"
+    sed -n 's/^  "step_ns": \([0-9]*\),/\1/p' "$dir/$planner.json" >>"$dir/branches"
+done
+grep -q '"depth": 2,' "$dir/graphpipe.json" || fail "graphpipe does not follow the branches"
+[ "$(sed -n 2p "$dir/branches")" -lt "$(sed -n 1p "$dir/branches")" ] || fail "graphpipe is not faster than the chain"
+# its plan with a size and a k per stage trains
+"$SLUICE" plan candle-uno --set "branches=3,W=16,L=2" --machine laptop --batch 16 --schedule graph --planner graphpipe \
+    -o "$dir/branches.plan" --quiet >/dev/null || fail "graphpipe on small branches"
+"$SLUICE" train candle-uno --set "branches=3,W=16,L=2" --plan "$dir/branches.plan" --steps 2 --quiet ||
+    fail "train the plan of graphpipe"
+# skip connections and two towers are series-parallel as an order
+for model in u-net clip; do
+    "$SLUICE" plan $model --machine laptop --batch 8 --micro 8 --schedule 1f1b --planner graphpipe --memory 64G --quiet \
+        >/dev/null || fail "graphpipe on $model"
+done
 
 # a plan that does not fit: the message names stage and bytes
 rc=0

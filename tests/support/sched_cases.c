@@ -117,6 +117,20 @@ static void draw_policy(struct sl_arena *arena, struct dice *dice, const struct 
         opts->policy = use;
 }
 
+/* A k of its own for some stages. */
+static const struct sl_plan *draw_groups(struct sl_arena *arena, struct dice *dice,
+                                         const struct sl_plan *plan) {
+    struct sl_plan draft = *plan;
+    struct sl_stage *stages = SL_NEW(arena, struct sl_stage, plan->stage_count);
+    for (int i = 0; i < plan->stage_count; i++) {
+        stages[i] = plan->stages[i];
+        stages[i].group = (int)dice_below(dice, 4);
+    }
+    draft.stages = stages;
+    SL_ASSERT(sl_plan_build(arena, &draft, &plan) == SL_OK);
+    return plan;
+}
+
 struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
                                   const struct sl_schedule *row, int size) {
     struct sched_case out = {.opts = {.schedule = row->name}};
@@ -136,8 +150,10 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
         out.opts.iters = 1;
     if (dice_below(dice, 3) == 0 && (out.opts.iters > 1 || !is_chain_only(row)))
         out.opts.last_batch = 1 + dice_below(dice, out.opts.batch);
-    if (row->groups)
+    if (row->groups && dice_below(dice, 2))
         out.opts.group = 1 + dice_below(dice, 3);
+    else if (row->groups)
+        out.plan = draw_groups(arena, dice, out.plan);
     if (row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD)
         draw_policy(arena, dice, row, &out.opts);
     bool wide = false;

@@ -46,6 +46,13 @@ static struct measured measure(const struct sl_sched *sched, int seat) {
     return m;
 }
 
+static bool has_groups(const struct sched_case *c) {
+    bool groups = c->opts.group > 1;
+    for (int i = 0; i < c->plan->stage_count; i++)
+        groups |= c->plan->stages[i].group > 1;
+    return groups;
+}
+
 /* For width 1, equal sizes and one stage per worker the window rows are exact, and so is chimera.
  */
 static bool is_exact(const struct sched_case *c, const struct sl_schedule *row) {
@@ -57,7 +64,7 @@ static bool is_exact(const struct sched_case *c, const struct sl_schedule *row) 
     for (int i = 0; i < plan->stage_count; i++)
         if (plan->stages[i].width > 1 || plan->stages[i].micro_size != plan->stages[0].micro_size)
             return false;
-    return c->opts.group <= 1;
+    return !has_groups(c);
 }
 
 static void check_claims(struct sl_arena *arena, const struct sched_case *c,
@@ -147,7 +154,7 @@ static void check_case(struct sl_arena *arena, const struct sched_case *c,
         fail_msg("%s: splits_backward is %d, the generator says %d", row->name,
                  row->splits_backward, split);
     seen->split |= split;
-    if (row->mixed && has_one_size(c->plan) && c->opts.group <= 1)
+    if (row->mixed && has_one_size(c->plan) && !has_groups(c))
         check_mixed(arena, c, row, sched);
 }
 

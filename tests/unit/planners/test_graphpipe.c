@@ -2,7 +2,8 @@
  *
  * The oracle lists all partitions of the units. It accepts one that can be taken apart by its
  * definition: a set of units is one stage; or a part of it precedes the rest, and no stage is on
- * both sides; or it is not connected, and the same holds for its components.
+ * both sides; or it is not connected, and the same holds for its components. One stage may be on
+ * both sides if it begins with the tail of one of several branches.
  */
 #include "planners/graphpipe.h"
 #include "support/problem_cases.h"
@@ -23,9 +24,11 @@ enum { UNITS = 8 };
 struct oracle {
     const struct sl_problem *p;
     bool before[UNITS][UNITS];
-    int block[UNITS], width[UNITS], stages;
+    int block[UNITS], width[UNITS], config[UNITS], stages;
+    const struct sl_planners_graphpipe_config *configs;
+    int config_count;
     int64_t best;
-    int64_t window;
+    int64_t in_flight; /* samples */
 };
 
 /* ---- the problem ---- */
@@ -44,9 +47,9 @@ static void compose(struct dice *dice, bool before[UNITS][UNITS], int from, int 
 
 /* One tensor per unit, to its direct successors and to some later ones. */
 static const struct sl_problem *draw(struct sl_arena *arena, struct dice *dice,
-                                     bool before[UNITS][UNITS]) {
+                                     struct problem_size max, bool before[UNITS][UNITS]) {
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
-    *p = *problem_draw(arena, dice, (struct problem_size){.units = UNITS - 1, .devices = 5});
+    *p = *problem_draw(arena, dice, max);
     int n = p->unit_count;
     struct sl_search_tensor *t = SL_NEW(arena, struct sl_search_tensor, n);
     memset(before, 0, sizeof(bool[UNITS][UNITS]));
@@ -95,9 +98,65 @@ static bool splits(const struct oracle *o, int a, int b, bool series) {
     return true;
 }
 
+static bool is_composed(const struct oracle *o, int set);
+
+/* Units of `set` that are in the stage. */
+static int part_of(const struct oracle *o, int set, int block) {
+    int found = 0;
+    for (int u = 0; u < o->p->unit_count; u++)
+        found |= (set >> u & 1) && o->block[u] == block ? 1 << u : 0;
+    return found;
+}
+
+/* The units of `set` that are connected to those of `seed`. */
+static int component(const struct oracle *o, int set, int seed) {
+    for (int grown = 0; grown != seed;) {
+        grown = seed;
+        for (int u = 0; u < o->p->unit_count; u++)
+            for (int v = 0; v < o->p->unit_count; v++)
+                if ((seed >> u & 1) && (set >> v & 1) && (o->before[u][v] || o->before[v][u]))
+                    seed |= 1 << v;
+    }
+    return seed;
+}
+
+static bool precedes(const struct oracle *o, int a, int b) {
+    for (int u = 0; u < o->p->unit_count; u++)
+        for (int v = 0; v < o->p->unit_count; v++)
+            if ((a >> u & 1) && (b >> v & 1) && !o->before[u][v])
+                return false;
+    return true;
+}
+
+static bool shares_stage(const struct oracle *o, int a, int b) {
+    for (int u = 0; u < o->p->unit_count; u++)
+        if ((a >> u & 1) && part_of(o, b, o->block[u]))
+            return true;
+    return false;
+}
+
+/* The rest of the model after branches, one stage of which begins with the tail of one branch. */
+static bool joins(const struct oracle *o, int branches, int rest) {
+    for (int u = 0; u < o->p->unit_count; u++) {
+        int block = o->block[u], tail = part_of(o, branches, block);
+        int run = part_of(o, rest, block), branch = component(o, branches, tail & -tail);
+        if (!tail || !run || branch == branches || (tail & ~branch))
+            continue;
+        int head = branch & ~tail, others = branches & ~branch, later = rest & ~run;
+        if (precedes(o, head, tail) && precedes(o, run, later) && !shares_stage(o, head, others) &&
+            !shares_stage(o, branches & ~tail, later) && is_composed(o, others) &&
+            (!head || is_composed(o, head)) && (!later || is_composed(o, later)))
+            return true;
+    }
+    return false;
+}
+
 static bool is_composed(const struct oracle *o, int set) {
     if (one_block(o, set))
         return true;
+    for (int a = (set - 1) & set; a; a = (a - 1) & set)
+        if (precedes(o, a, set & ~a) && joins(o, a, set & ~a))
+            return true;
     for (int a = (set - 1) & set; a; a = (a - 1) & set)
         if ((splits(o, a, set & ~a, true) || splits(o, a, set & ~a, false)) && is_composed(o, a) &&
             is_composed(o, set & ~a))
@@ -121,16 +180,24 @@ static double border(const struct oracle *o, int block, bool in) {
     return sum;
 }
 
-/* ns of an iteration on a stage; -1: it does not fit. */
-static int64_t block_ns(const struct oracle *o, int block, int64_t window) {
+static int64_t size_of(const struct oracle *o, int block) {
+    return o->p->sizes[o->configs[o->config[block]].size];
+}
+
+/* ns of an iteration on a stage with so many samples in flight; -1: it does not fit. */
+static int64_t block_ns(const struct oracle *o, int block, int64_t samples) {
     const struct sl_problem *p = o->p;
-    int64_t size = p->sizes[0], micros = (p->batch + size - 1) / size, width = o->width[block];
+    const struct sl_unit_time *times =
+        p->times + (int64_t)o->configs[o->config[block]].size * p->unit_count;
+    int64_t size = size_of(o, block), micros = (p->batch + size - 1) / size,
+            window = samples / size;
+    int64_t width = o->width[block];
     int64_t rounds = (micros + width - 1) / width, pass = 0, step = 0, reduce = 0;
     double params = 0, fixed = 0, stash = 0, work = 0;
     for (int u = 0; u < p->unit_count; u++)
         if (o->block[u] == block) {
-            pass += p->times[u].f + p->times[u].i + p->times[u].w;
-            step += p->times[u].step;
+            pass += times[u].f + times[u].i + times[u].w;
+            step += times[u].step;
             params += (double)p->units[u].params;
             fixed += (double)(p->units[u].grads + p->units[u].state);
             stash += p->units[u].stash;
@@ -152,45 +219,55 @@ static int64_t block_ns(const struct oracle *o, int block, int64_t window) {
     return wire > busy && p->machine->device_count > 1 ? wire : busy;
 }
 
-/* Window: the widest path from the stage to the end. */
-static int64_t window_of(const struct oracle *o, int block) {
-    int64_t behind = 0;
+/* Samples in flight by the rule of the paper (papers: GraphPipe, algorithm 2), and k micro-batches
+ * more for every further replica. */
+static int64_t in_flight_of(const struct oracle *o, int block) {
+    int64_t b = size_of(o, block), k = o->configs[o->config[block]].group, most = k * b;
     for (int other = 0; other < o->stages; other++) {
         bool later = false;
         for (int u = 0; u < o->p->unit_count; u++)
             for (int v = 0; v < o->p->unit_count; v++)
                 later |= o->block[u] == block && o->block[v] == other && other != block &&
                          o->before[u][v];
-        int64_t window = later ? window_of(o, other) : 0;
-        behind = window > behind ? window : behind;
+        if (!later)
+            continue;
+        int64_t bj = size_of(o, other), kj = o->configs[o->config[other]].group;
+        int64_t step = k * b + (b > kj * bj ? b - kj * bj : 0);
+        int64_t need = in_flight_of(o, other) + (bj > step ? bj : step);
+        need = (need + b - 1) / b * b;
+        most = need > most ? need : most;
     }
-    return behind + o->width[block];
+    return most + (o->width[block] - 1) * k * b;
 }
 
 static void price(struct oracle *o) {
     int64_t max = 0, source = 0;
     for (int b = 0; b < o->stages; b++) {
-        int64_t window = window_of(o, b), ns = block_ns(o, b, window);
+        int64_t samples = in_flight_of(o, b), ns = block_ns(o, b, samples);
         if (ns < 0)
             return;
         max = ns > max ? ns : max;
-        source = window > source ? window : source;
+        source = samples > source ? samples : source;
     }
-    if (o->best < 0 || max < o->best || (max == o->best && source < o->window)) {
+    if (o->best < 0 || max < o->best || (max == o->best && source < o->in_flight)) {
         o->best = max;
-        o->window = source;
+        o->in_flight = source;
     }
 }
 
 static void try_widths(struct oracle *o, int stage, int left) {
-    int64_t micros = (o->p->batch + o->p->sizes[0] - 1) / o->p->sizes[0];
     if (stage == o->stages) {
         price(o);
         return;
     }
-    for (int w = 1; w <= left && w <= micros; w *= 2) {
-        o->width[stage] = w;
-        try_widths(o, stage + 1, left - w);
+    for (int c = 0; c < o->config_count; c++) {
+        o->config[stage] = c;
+        int64_t micros = (o->p->batch + size_of(o, stage) - 1) / size_of(o, stage);
+        for (int w = 1; w <= left && w <= micros; w *= 2) {
+            o->config[stage] = c;
+            o->width[stage] = w;
+            try_widths(o, stage + 1, left - w);
+        }
     }
 }
 
@@ -209,43 +286,73 @@ static void try_blocks(struct oracle *o, int unit) {
     o->stages = old;
 }
 
+/* Equal to brute force in the bottleneck, and in the samples in flight at the source. */
+static void compare(struct sl_arena *arena, struct oracle *o, int64_t number, int64_t seen[3]) {
+    struct sl_sp_tree tree;
+    struct sl_planners_graphpipe_found found;
+    struct sl_planners_graphpipe_rules rules = {
+        .schedule = "graph", .configs = o->configs, .config_count = o->config_count};
+    sl_graph_sp_build(arena, &o->p->dag, &tree);
+    assert_int_equal(tree.added, 0);
+    try_blocks(o, 0);
+    sl_planners_graphpipe_solve(arena, o->p, &tree, &rules, &found);
+    if (found.found != (o->best >= 0) ||
+        (found.found && (found.bottleneck != o->best || found.in_flight != o->in_flight)))
+        fail_msg("case %lld (%d units, %d devices): brute %lld with %lld in flight, graphpipe %lld "
+                 "with %lld",
+                 (long long)number, o->p->unit_count, o->p->machine->device_count,
+                 (long long)o->best, (long long)o->in_flight,
+                 found.found ? (long long)found.bottleneck : -1, (long long)found.in_flight);
+    if (!found.found)
+        return;
+    assert_true(sl_search_candidate_check(o->p, &found.c));
+    seen[0]++;
+    seen[1] += tree.root->kind == SL_SP_PARALLEL || tree.root->child_count < o->p->unit_count;
+    seen[2] += found.c.size_of || found.c.group_of;
+}
+
 static void test_against_brute_force(void **state) {
     (void)state;
-    int64_t count = test_count(2000), fitting = 0, branched = 0;
+    static const struct sl_planners_graphpipe_config one = {0, 1};
+    int64_t count = test_count(2000), seen[3] = {0};
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {41, (uint64_t)i, 0};
-        struct oracle o = {.best = -1};
-        struct sl_sp_tree tree;
-        struct sl_planners_graphpipe_found found;
-        struct sl_planners_graphpipe_rules rules = {.schedule = "1f1b"};
-        o.p = draw(&arena, &dice, o.before);
-        sl_graph_sp_build(&arena, &o.p->dag, &tree);
-        assert_int_equal(tree.added, 0);
-        try_blocks(&o, 0);
-        sl_planners_graphpipe_solve(&arena, o.p, &tree, &rules, &found);
-        if (found.found != (o.best >= 0) ||
-            (found.found && (found.bottleneck != o.best || found.window != o.window)))
-            fail_msg("case %lld (%d units, %d devices): brute %lld window %lld, graphpipe %lld "
-                     "window %d",
-                     (long long)i, o.p->unit_count, o.p->machine->device_count, (long long)o.best,
-                     (long long)o.window, found.found ? (long long)found.bottleneck : -1,
-                     found.window);
-        if (found.found) {
-            assert_true(sl_search_candidate_check(o.p, &found.c));
-            fitting++;
-            branched +=
-                tree.root->kind == SL_SP_PARALLEL || tree.root->child_count < o.p->unit_count;
-        }
+        struct oracle o = {.best = -1, .configs = &one, .config_count = 1};
+        o.p =
+            draw(&arena, &dice, (struct problem_size){.units = UNITS - 1, .devices = 5}, o.before);
+        compare(&arena, &o, i, seen);
         sl_arena_free(&arena);
     }
-    printf("count: %lld bottlenecks and windows of graphpipe equal to brute force, %lld fit, %lld "
-           "with branches\n",
-           (long long)count, (long long)fitting, (long long)branched);
-    assert_true(fitting > count / 3 && branched > count / 4);
+    printf("count: %lld bottlenecks and in-flight counts of graphpipe equal to brute force, %lld "
+           "fit, %lld with branches\n",
+           (long long)count, (long long)seen[0], (long long)seen[1]);
+    assert_true(seen[0] > count / 3 && seen[1] > count / 4);
+}
+
+/* Every stage chooses its micro-batch size and its k. */
+static void test_configurations(void **state) {
+    (void)state;
+    static const struct sl_planners_graphpipe_config all[] = {{0, 1}, {0, 2}, {1, 1}, {1, 2}};
+    int64_t count = test_count(2000), seen[3] = {0};
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {43, (uint64_t)i, 0};
+        struct oracle o = {.best = -1, .configs = all};
+        o.p = draw(&arena, &dice, (struct problem_size){.units = 5, .devices = 4, .sized = true},
+                   o.before);
+        o.config_count = o.p->size_count > 1 ? 4 : 2;
+        compare(&arena, &o, i, seen);
+        sl_arena_free(&arena);
+    }
+    printf("count: %lld bottlenecks and in-flight counts with a micro-batch size and a k per stage "
+           "equal to brute force, %lld fit, %lld choose other than the first\n",
+           (long long)count, (long long)seen[0], (long long)seen[2]);
+    assert_true(seen[0] > count / 3 && seen[2] > count / 20);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_brute_force)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_brute_force),
+                                       cmocka_unit_test(test_configurations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

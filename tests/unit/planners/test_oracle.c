@@ -68,8 +68,10 @@ static struct sl_search_result plan(struct sl_arena *arena, const struct sl_prob
 static void compare(const struct sl_problem *p, const char *schedule, int64_t number,
                     const struct sl_search_result *brute, const struct sl_search_result *ours) {
     const char *schedule_list[2] = {schedule, NULL};
+    /* sluice also tries groups (k of kFkB above 1) */
+    bool better = ours->best.c.group_of && ours->best.score.step_ns < brute->best.score.step_ns;
     if (brute->found != ours->found ||
-        (brute->found && brute->best.score.step_ns != ours->best.score.step_ns))
+        (brute->found && brute->best.score.step_ns != ours->best.score.step_ns && !better))
         fail_msg("case %lld (%d units, %d devices, %s): brute %lld, sluice %lld", (long long)number,
                  p->unit_count, p->machine->device_count, schedule,
                  brute->found ? (long long)brute->best.score.step_ns : -1,

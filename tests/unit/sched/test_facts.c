@@ -95,13 +95,15 @@ static int64_t inflight(const int64_t *sizes, int stages, int64_t k, int64_t *al
     struct sl_plan draft = *plan;
     memcpy(copy, plan->stages, sizeof *copy * (size_t)stages);
     for (int i = 0; i < stages; i++)
-        copy[i].micro_size = sizes[i];
+        copy[i].micro_size = sizes[i], copy[i].group = (int)k;
     draft.stages = copy;
     assert_int_equal(sl_plan_build(&arena, &draft, &plan), SL_OK);
-    sl_sched_gen_inflight(plan, k, 0, all);
+    struct sl_gen gen = {
+        .plan = plan, .opts = &(struct sl_sched_opts){0}, .row = sl_sched_row_find("graph")};
+    sl_sched_gen_inflight(&gen, all);
     /* the schedule holds exactly that much */
     const struct sl_sched *sched =
-        build(&arena, plan, (struct sl_sched_opts){.schedule = "graph", .batch = 48, .group = k});
+        build(&arena, plan, (struct sl_sched_opts){.schedule = "graph", .batch = 48});
     for (int i = 0; i < stages; i++)
         assert_int_equal(sched->pools[i][SL_POOL_STASH].count * sizes[i], all[i]);
     sl_arena_free(&arena);
