@@ -6,6 +6,8 @@
 
 void sl_planners_add_even(struct sl_search_pool *pool);
 void sl_planners_add_2bw(struct sl_search_pool *pool);
+void sl_planners_add_dp(struct sl_search_pool *pool);
+void sl_planners_add_model_parallel(struct sl_search_pool *pool);
 void sl_planners_add_graphpipe(struct sl_search_pool *pool);
 void sl_planners_add_hetpipe(struct sl_search_pool *pool);
 /* The cut planners of cut_rows.c, one after the other; `each` is called after each of them. */

@@ -10,10 +10,12 @@
 #define ROWS(ROW) \
     ROW(sl_planners_2bw) \
     ROW(sl_planners_brute) \
+    ROW(sl_planners_dp) \
     ROW(sl_planners_even) \
     ROW(sl_planners_graph_dp) \
     ROW(sl_planners_graphpipe) \
     ROW(sl_planners_hetpipe) \
+    ROW(sl_planners_model_parallel) \
     ROW(sl_planners_pipedream_dp) \
     ROW(sl_planners_piper_dp) \
     ROW(sl_planners_sluice)

@@ -109,6 +109,12 @@ static void simulate_cuts(struct sl_search_pool *pool) {
 
 /* The candidates of the other planners, each with a budget of its own. */
 static void simulate_others(struct sl_search_pool *pool) {
+    sl_planners_add_dp(pool);
+    sl_search_pool_simulate(pool);
+    if (!pool->query->schedule) {
+        sl_planners_add_model_parallel(pool);
+        sl_search_pool_simulate(pool);
+    }
     sl_planners_add_even(pool);
     sl_search_pool_simulate(pool);
     sl_planners_add_2bw(pool);

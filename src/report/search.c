@@ -101,6 +101,16 @@ static void put_what_if(const struct sl_report_search *report, struct sl_text *o
                  s->result.best.score.step_ns, s->what_if[i].step_ns);
 }
 
+static void put_all_reduces(const struct sl_report_search *report, struct sl_text *out) {
+    const struct sl_search *s = report->search;
+    char step[SL_HUMAN_BYTES];
+    for (int i = 0; i < s->all_reduce_count; i++)
+        sl_text_printf(out, "%-12s%s%s: %s, %.4g samples/s\n", i ? "" : "all-reduce",
+                       s->all_reduce[i].name, s->all_reduce[i].overlapped ? ", overlapped" : "",
+                       sl_human_ns(s->all_reduce[i].step_ns, step),
+                       1e9 * (double)s->detail.problem->batch / (double)s->all_reduce[i].step_ns);
+}
+
 static double gap(const struct sl_search_result *r) {
     return r->lower_bound > 0
                ? 100.0 * (double)(r->best.score.step_ns - r->lower_bound) / (double)r->lower_bound
@@ -151,6 +161,7 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     put_bound(r, out);
     put_runners(s, out);
     put_what_if(report, out);
+    put_all_reduces(report, out);
     sl_text_printf(out, "search      %s: %s, %lld candidates, %lld played; %s\n",
                    report->spec->planner->name, sl_human_ns(report->search->search_ns, took),
                    (long long)r->offered, (long long)r->simulated, ending(r));
@@ -175,6 +186,7 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_open(json, '{');
     sl_json_put_int(json, "width", s->detail.c.width[i]);
     sl_json_put_int(json, "micro_size", p->sizes[sl_search_candidate_size(&s->detail.c, i)]);
+    sl_json_put_int(json, "group", sl_search_candidate_group(&s->detail.c, i));
     sl_json_put_bool(json, "recompute", s->detail.c.recompute[i]);
     sl_json_put_int(json, "f_ns", stage->f);
     sl_json_put_int(json, "b_ns", stage->i + stage->w);
@@ -206,6 +218,20 @@ static int64_t process_bytes(const struct sl_report_search *report) {
     return all + PIPE_BYTES -
            (s->detail.device_count - 1) *
                sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
+}
+
+static void all_reduces_json(const struct sl_search *s, struct sl_json_out *json) {
+    sl_json_key(json, "all_reduce");
+    sl_json_open(json, '[');
+    for (int i = 0; i < s->all_reduce_count; i++) {
+        sl_json_open(json, '{');
+        sl_json_put_string(json, "name", s->all_reduce[i].name);
+        sl_json_put_bool(json, "overlapped", s->all_reduce[i].overlapped);
+        sl_json_put_int(json, "reduce_ns", s->all_reduce[i].reduce_ns);
+        sl_json_put_int(json, "step_ns", s->all_reduce[i].step_ns);
+        sl_json_close(json, '}');
+    }
+    sl_json_close(json, ']');
 }
 
 void sl_report_search_json(const struct sl_report_search *report, struct sl_text *out) {
@@ -245,6 +271,7 @@ void sl_report_search_json(const struct sl_report_search *report, struct sl_text
     sl_json_put_bool(&json, "out_of_budget", r->out_of_budget);
     sl_json_put_double(&json, "search_ms", (double)report->search->search_ns / 1e6);
     sl_json_put_int(&json, "played", r->simulated);
+    all_reduces_json(s, &json);
     sl_json_key(&json, "stages");
     sl_json_open(&json, '[');
     int64_t(*dur)[SL_KIND_COUNT] = calloc((size_t)s->detail.c.stage_count, sizeof *dur);

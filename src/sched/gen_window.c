@@ -1,9 +1,10 @@
-/* Rows that differ only in how far forwards run ahead: gpipe, 1f1b, kfkb, graph.
+/* Rows that differ only in how far forwards run ahead: gpipe, 1f1b, kfkb, graph, serial.
  *
  *     gpipe   F0 F1 F2 F3 B0 B1 B2 B3      window = all
  *     1f1b    F0 F1 B0 F2 B1 F3 B2 B3      window = height + 1
  *     kfkb    F0 F1 F2 F3 B0 B1 F4 F5 ...  groups of k
  *     graph   kfkb with a micro-batch size per stage (Jeon et al. 2025, GraphPipe)
+ *     serial  F0 B0 F1 B1 F2 B2 F3 B3      window = 1
  *     forward F0 F1 F2 F3                  evaluation: nothing comes back
  */
 #include "sched/gen.h"
@@ -12,6 +13,11 @@ static int64_t all_of(const struct sl_gen *gen, int stage) { return gen->micros[
 
 static int64_t window_of(const struct sl_gen *gen, int stage) {
     return gen->samples[stage] / gen->plan->stages[stage].micro_size;
+}
+
+/* Every replica waits for its micro-batch to come back. */
+static int64_t one_each(const struct sl_gen *gen, int stage) {
+    return gen->plan->stages[stage].width;
 }
 
 static sl_err check_any(const struct sl_gen *gen) {
@@ -59,66 +65,56 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_sched_row_gpipe = {
-    .name = "gpipe",
-    .brief = "all forwards, then all backwards (GPipe)",
-    .domain = "any",
-    .rule = SL_RULE_SYNC,
-    .memory = SL_MEMORY_ALL,
-    .searched = SL_SEARCHED_EQUAL,
-    .any_micro_size = true,
-    .torch_name = "ScheduleGPipe",
-    .torchtitan_name = "GPipe",
-    .check = check_any,
-    .iteration = iteration,
-    .window = all_of,
-    .claim = claim,
-};
+/* What the synchronous rows share. */
+#define SYNCHRONOUS .rule = SL_RULE_SYNC, .iteration = iteration, .claim = claim
+#define GROUPED                                                                                    \
+    SYNCHRONOUS, .domain = "any", .any_micro_size = true, .groups = true, .check = check_any,      \
+                 .window = window_of
+
+const struct sl_schedule sl_sched_row_gpipe = {.name = "gpipe",
+                                               .brief = "all forwards, then all backwards (GPipe)",
+                                               .domain = "any",
+                                               SYNCHRONOUS,
+                                               .memory = SL_MEMORY_ALL,
+                                               .searched = SL_SEARCHED_EQUAL,
+                                               .any_micro_size = true,
+                                               .torch_name = "ScheduleGPipe",
+                                               .torchtitan_name = "GPipe",
+                                               .check = check_any,
+                                               .window = all_of};
 
 const struct sl_schedule sl_sched_row_graph = {
     .name = "graph",
     .brief = "kFkB on a graph of stages, a micro-batch size per stage (GraphPipe)",
-    .domain = "any",
-    .rule = SL_RULE_SYNC,
+    GROUPED,
     .windowed = true,
     .searched = SL_SEARCHED_MIXED,
-    .mixed = &sl_sched_row_graph,
-    .any_micro_size = true,
-    .groups = true,
-    .check = check_any,
-    .iteration = iteration,
-    .window = window_of,
-    .claim = claim,
-};
+    .mixed = &sl_sched_row_graph};
 
 const struct sl_schedule sl_sched_row_1f1b = {
     .name = "1f1b",
     .brief = "one forward, one backward, flush per step (PipeDream-Flush)",
     .domain = "one micro-batch size for all stages",
-    .rule = SL_RULE_SYNC,
+    SYNCHRONOUS,
     .windowed = true,
     .searched = SL_SEARCHED_EQUAL,
     .mixed = &sl_sched_row_graph,
     .torch_name = "Schedule1F1B",
     .torchtitan_name = "1F1B",
     .check = sl_sched_gen_check_equal,
-    .iteration = iteration,
-    .window = window_of,
-    .claim = claim,
-};
+    .window = window_of};
 
 const struct sl_schedule sl_sched_row_kfkb = {
-    .name = "kfkb",
-    .brief = "k forwards, k backwards (--group K)",
-    .domain = "any",
-    .rule = SL_RULE_SYNC,
-    .any_micro_size = true,
-    .groups = true,
-    .check = check_any,
-    .iteration = iteration,
-    .window = window_of,
-    .claim = claim,
-};
+    .name = "kfkb", .brief = "k forwards, k backwards (--group K)", GROUPED};
+
+const struct sl_schedule sl_sched_row_serial = {
+    .name = "serial",
+    .brief = "one micro-batch at a time: model parallelism without a pipeline",
+    .domain = "one micro-batch size for all stages",
+    SYNCHRONOUS,
+    .memory = SL_MEMORY_ONE,
+    .check = sl_sched_gen_check_equal,
+    .window = one_each};
 
 const struct sl_schedule sl_sched_row_forward = {
     .name = "forward",

@@ -18,6 +18,7 @@
     ROW(sl_sched_row_interleaved) \
     ROW(sl_sched_row_kfkb) \
     ROW(sl_sched_row_paci) \
+    ROW(sl_sched_row_serial) \
     ROW(sl_sched_row_stash) \
     ROW(sl_sched_row_vsync) \
     ROW(sl_sched_row_zb_graph) \

@@ -16,6 +16,7 @@ struct sl_claim {
 /* Memory of a stage, as planners estimate it. `window`: replicas on its longest path to a sink. */
 enum sl_memory_rule {
     SL_MEMORY_WINDOW,       /* min(m, window) stashes, one weight version */
+    SL_MEMORY_ONE,          /* one stash, one weight version */
     SL_MEMORY_ALL,          /* m stashes (all of an iteration), one weight version */
     SL_MEMORY_TWO_VERSIONS, /* min(m, window) stashes, two weight versions */
     SL_MEMORY_STASHED,      /* min(m, window) stashes, 1 + ceil((window - 1) / m) weight versions */

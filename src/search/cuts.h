@@ -49,6 +49,7 @@ void sl_search_cuts_search(struct sl_arena *arena, const struct sl_problem *prob
 
 /* How many micro-batches and weight versions a schedule keeps in memory. */
 struct sl_search_memory_rule {
+    bool one;     /* one micro-batch per replica */
     bool all;     /* every micro-batch of the iteration; else the window */
     bool twice;   /* two versions */
     bool stashes; /* one version per step in flight */

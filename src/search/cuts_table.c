@@ -7,7 +7,8 @@
 struct sl_search_memory_rule sl_search_memory_rule(const char *schedule) {
     const struct sl_schedule *row = sl_sched_row_find(schedule);
     enum sl_memory_rule rule = row ? row->memory : SL_MEMORY_WINDOW;
-    return (struct sl_search_memory_rule){.all = rule == SL_MEMORY_ALL,
+    return (struct sl_search_memory_rule){.one = rule == SL_MEMORY_ONE,
+                                          .all = rule == SL_MEMORY_ALL,
                                           .twice = rule == SL_MEMORY_TWO_VERSIONS,
                                           .stashes = rule == SL_MEMORY_STASHED};
 }
@@ -15,7 +16,7 @@ struct sl_search_memory_rule sl_search_memory_rule(const char *schedule) {
 double sl_search_cut_bytes(const struct sl_search_memory_rule *rule, int64_t micros, int64_t size,
                            const struct sl_cut_stage *s, int64_t window) {
     int64_t live = rule->all || window > micros ? micros : window;
-    live = (live + s->width - 1) / s->width;
+    live = rule->one ? 1 : (live + s->width - 1) / s->width;
     int64_t behind = (window - 1 + micros - 1) / micros;
     double versions = rule->stashes ? 1 + (double)behind : rule->twice ? 2 : 1;
     double one = (s->stash + s->in) * (double)size;

@@ -303,6 +303,8 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
         SL_TRY(sl_search_candidate_forecast(&out->detail, out->bytes, &out->forecast_ns));
     SL_TRY(sl_search_candidate_plan(arena, &out->detail, out->bytes, &out->plan));
     out->search_ns = sl_clock_ns() - start_ns;
+    out->all_reduce_count =
+        sl_search_all_reduces(&out->detail, out->result.best.score.sim_ns, out->all_reduce);
     fill_what_ifs(spec, out);
     return SL_OK;
 }

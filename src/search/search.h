@@ -13,6 +13,7 @@
 #define SL_SEARCH_SEARCH_H
 
 #include "pass/program.h"
+#include "search/data_parallel.h"
 #include "search/planner.h"
 
 struct sl_search_spec {
@@ -45,6 +46,9 @@ struct sl_search {
     int rounds;          /* searches until a plan fit with its exact bytes */
     int64_t search_ns;   /* duration of the search, without what-if searches */
     struct sl_search_what_if what_if[SL_SEARCH_WHAT_IFS];
+    /* of a plan of one stage with replicas: the step with other ways to sum up gradients */
+    struct sl_search_all_reduce all_reduce[SL_SEARCH_ALL_REDUCES];
+    int all_reduce_count;
     int what_if_count; /* 0: not requested, or the search took too long */
 };
 

@@ -50,6 +50,16 @@ cmp "$dir/w.safetensors" "$dir/w--group 3.safetensors" || fail "k changes the we
 "$SLUICE" train gpt-nano --stages 2 --schedule 1f1b --group 2 --steps 1 2>"$dir/why" && fail "1f1b takes a group"
 grep -q -- "--group: 1f1b runs no groups" "$dir/why" || fail "$(cat "$dir/why")"
 
+# the baselines: replicas of the whole model, and layers spread without a pipeline; their plans train
+for planner in dp model-parallel; do
+    "$SLUICE" plan gpt-nano --set L=2 --machine laptop --batch 8 --planner $planner --json -o "$dir/$planner.plan" --quiet \
+        >"$dir/$planner.json" || fail "$planner"
+    "$SLUICE" train gpt-nano --set L=2 --plan "$dir/$planner.plan" --steps 1 --quiet || fail "train the plan of $planner"
+done
+[ "$(grep -c '"overlapped": ' "$dir/dp.json")" = 4 ] || fail "dp does not list four ways to sum up"
+grep -q '"schedule": "serial"' "$dir/model-parallel.json" || fail "model-parallel runs a pipeline"
+"$SLUICE" plan gpt-nano --machine laptop --batch 8 --planner dp --schedule 2bw --quiet 2>/dev/null && fail "dp takes 2bw"
+
 # GraphPipe composes stages along branches; a chain through four branches has depth 3 or more
 for planner in pipedream-dp graphpipe; do
     "$SLUICE" plan candle-uno --set branches=4 --machine summit --devices 4 --batch 1024 --schedule 1f1b \

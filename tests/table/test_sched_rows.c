@@ -160,6 +160,7 @@ static void check_case(struct sl_arena *arena, const struct sched_case *c,
 
 static void check_seen(const struct sl_schedule *row, const struct seen *seen) {
     static const int64_t versions_min[] = {[SL_MEMORY_WINDOW] = 1,
+                                           [SL_MEMORY_ONE] = 1,
                                            [SL_MEMORY_ALL] = 1,
                                            [SL_MEMORY_TWO_VERSIONS] = 2,
                                            [SL_MEMORY_STASHED] = 3};
