@@ -202,6 +202,11 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
     SL_TRY(fill_infer(graph, &spec, &infer));
     SL_TRY(claim_stream(graph, spec.op, infer.attr));
     SL_TRY(infer_shapes(&infer));
+    if (spec.op->expand) {
+        spec.attr = infer.attr;
+        sl_err err = spec.op->expand(graph, &spec, first_out);
+        return err == SL_OK ? err : sl_err_context(err, "%s", spec.op->name);
+    }
     for (int i = 0; i < spec.op->update_count; i++) {
         int state = spec.in[spec.op->updates[i].in];
         if (state < 0 || graph->values.at[state].kind != SL_VALUE_STATE)

@@ -133,11 +133,9 @@ static sl_err call_math(struct sl_eval *ev, const struct sl_expr *call,
     return SL_OK;
 }
 
-static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
+static sl_err best_number(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
     bool is_min = sl_str_is(call->text, "min");
     double best = 0, x;
-    if (!call->args)
-        return sl_lex_fail_at(ev->lex, call->pos, "min and max take at least one number");
     for (const struct sl_arg *arg = call->args; arg; arg = arg->next) {
         struct sl_val value;
         SL_TRY(sl_graph_eval_expr(ev, arg->value, &value));
@@ -148,6 +146,17 @@ static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struc
         }
     }
     return SL_OK;
+}
+
+/* Of two tensors: the op of this name. Of numbers: the number. */
+static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
+    struct sl_val first;
+    const struct sl_op *op = ev->options->find_op(call->text);
+    if (!call->args)
+        return sl_lex_fail_at(ev->lex, call->pos, "min and max take at least one number");
+    SL_TRY(sl_graph_eval_expr(ev, call->args->value, &first));
+    return first.kind == SL_VAL_TENSOR && op ? sl_graph_eval_op(ev, call, op, out)
+                                             : best_number(ev, call, out);
 }
 
 /* dim(x, axis), rank(x), len(list) */

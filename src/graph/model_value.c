@@ -88,10 +88,15 @@ static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
     char op = expr->text.length == 1 ? expr->text.at[0] : '?';
     const struct sl_val *a = &values[0], *b = &values[1];
     bool both = a->kind == SL_VAL_TENSOR && b->kind == SL_VAL_TENSOR;
-    if (both && (op == '+' || op == '-' || op == '*')) {
+    const char *name = op == '+'   ? "add"
+                       : op == '-' ? "sub"
+                       : op == '*' ? "mul"
+                       : op == '/' ? "div"
+                                   : NULL;
+    if (both && name) {
         int in[2] = {a->tensor, b->tensor};
         struct sl_node_spec spec = {.in_count = 2, .in = in};
-        return emit(ev, expr, spec, op == '+' ? "add" : op == '-' ? "sub" : "mul", out);
+        return emit(ev, expr, spec, name, out);
     }
     const struct sl_val *tensor = a->kind == SL_VAL_TENSOR ? a : b, *other = tensor == a ? b : a;
     bool number = other->kind == SL_VAL_FLOAT || (other->kind == SL_VAL_DIM && !other->dim.batch);

@@ -130,6 +130,8 @@ enum sl_layer_kind {
 /* How an op joins branches of the model. */
 enum sl_join { SL_JOIN_NONE, SL_JOIN_ADD, SL_JOIN_CONCAT };
 
+struct sl_node_spec;
+
 struct sl_op {
     const char *name;
     const char *brief;                /* one line */
@@ -151,6 +153,9 @@ struct sl_op {
     double (*bytes)(const struct sl_op_view *view); /* traffic; NULL: elements in + out, 4 bytes */
     int (*grad)(struct sl_grad *grad, int input);   /* value id or -1: no gradient; NULL: none */
     void (*ref)(const struct sl_ref *ref);
+    /* An op made of others: adds their nodes in the place of its own, after infer has accepted the
+     * inputs; *out is the value of its only output. Such an op has no flops, grad and ref. */
+    sl_err (*expand)(struct sl_graph *graph, const struct sl_node_spec *spec, int *out);
     /* An op whose evaluation differs from training (dropout, batchnorm): the name of the op that
      * replaces it in an evaluation graph; it takes the same inputs and attributes. */
     const char *eval_op;

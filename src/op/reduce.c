@@ -1,4 +1,5 @@
-/* reduce_sum, reduce_mean: over the given axes (default all), kept with size 1 or dropped.
+/* reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_var: over the given axes (default all),
+ * kept with size 1 or dropped.
  *
  *   x [B,5,7]   axes=[0,2]           y [5]
  *               axes=[0,2] keep=1    y [1,5,1]
@@ -7,7 +8,9 @@
  */
 #include "op/common.h"
 
-enum { AXES, KEEP };
+#include <math.h>
+
+enum { AXES, KEEP, CORRECTION };
 
 /* Sort the axes, make them non-negative, and use all if none is given. */
 static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
@@ -101,6 +104,20 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
+/* One pass over x: f(r, element of x, element of the result, acc). */
+typedef void fold_fn(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc);
+
+static void fold(const struct sl_ref *r, const struct sl_array *x, fold_fn *f, double *acc) {
+    struct sl_broadcast walk;
+    struct sl_shape kept = kept_shape(&x->shape, &r->attr[AXES].ints);
+    int64_t wide = sl_op_numel(&x->shape);
+    sl_op_broadcast_open(&walk, &kept, &x->shape);
+    for (int64_t i = 0; i < wide; i++) {
+        f(r, i, walk.offset, acc);
+        sl_op_broadcast_next(&walk);
+    }
+}
+
 const struct sl_op sl_op_reduce_mean = {
     .name = "reduce_mean",
     .brief = "mean over some axes [all]",
@@ -123,4 +140,162 @@ const struct sl_op sl_op_reduce_sum = {
     .flops = flops,
     .grad = grad_sum,
     .ref = ref_sum,
+};
+
+/* ---- max, min: ties share the gradient, as in torch.amax ---- */
+
+static void larger(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    double x = r->in[0].f[wide];
+    acc[narrow] = x > acc[narrow] || isnan(x) ? x : acc[narrow];
+}
+
+static void smaller(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    double x = r->in[0].f[wide];
+    acc[narrow] = x < acc[narrow] || isnan(x) ? x : acc[narrow];
+}
+
+static void ref_extreme(const struct sl_ref *r, double start, fold_fn *f) {
+    for (int64_t i = 0; i < sl_op_numel(&r->out[0].shape); i++)
+        r->out[0].f[i] = start;
+    fold(r, &r->in[0], f, r->out[0].f);
+}
+
+static void ref_max(const struct sl_ref *r) { ref_extreme(r, -INFINITY, larger); }
+static void ref_min(const struct sl_ref *r) { ref_extreme(r, INFINITY, smaller); }
+
+static int grad_extreme(struct sl_grad *g, int input) {
+    int in[3] = {g->dout[0], g->in[input], g->out[0]};
+    return sl_graph_grad_emit(g, "reduce_max_dx", 3, in, g->attr);
+}
+
+#define REDUCTION(name_, brief_, attrs_, infer_, grad_, ref_)                                      \
+    const struct sl_op sl_op_##name_ = {                                                           \
+        .name = #name_,                                                                            \
+        .brief = brief_,                                                                           \
+        .inputs = "x",                                                                             \
+        .outputs = "y",                                                                            \
+        .attrs = attrs_,                                                                           \
+        .infer = infer_,                                                                           \
+        .flops = flops,                                                                            \
+        .grad = grad_,                                                                             \
+        .ref = ref_,                                                                               \
+    };
+
+REDUCTION(reduce_max, "maximum over some axes [all]", attrs, infer, grad_extreme, ref_max)
+REDUCTION(reduce_min, "minimum over some axes [all]", attrs, infer, grad_extreme, ref_min)
+
+static sl_err infer_dx(struct sl_infer *c) {
+    c->out[0] = c->in[1];
+    return SL_OK;
+}
+
+static double flops_dx(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->in[1]); }
+
+/* in: dy x y */
+static void count_ties(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    acc[narrow] += r->in[1].f[wide] == r->in[2].f[narrow];
+}
+
+static void spread_ties(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    bool tie = r->in[1].f[wide] == r->in[2].f[narrow];
+    r->out[0].f[wide] = tie ? r->in[0].f[narrow] / acc[narrow] : 0;
+}
+
+static void fold_twice(const struct sl_ref *r, fold_fn *first, fold_fn *second) {
+    struct sl_arena arena = {0};
+    double *acc = SL_NEW(&arena, double, sl_op_numel(&r->in[0].shape));
+    fold(r, &r->in[1], first, acc);
+    fold(r, &r->in[1], second, acc);
+    sl_arena_free(&arena);
+}
+
+static void ref_max_dx(const struct sl_ref *r) { fold_twice(r, count_ties, spread_ties); }
+
+const struct sl_op sl_op_reduce_max_dx = {
+    .name = "reduce_max_dx",
+    .brief = "gradient of reduce_max and reduce_min",
+    .inputs = "dy x y",
+    .outputs = "dx",
+    .attrs = attrs,
+    .internal = true,
+    .infer = infer_dx,
+    .flops = flops_dx,
+    .ref = ref_max_dx,
+};
+
+/* ---- var: sum of (x - mean)^2 over (n - correction) ---- */
+
+static const struct sl_attr_desc attrs_var[] = {
+    {"axes", SL_ATTR_INTS, "", NULL},
+    {"keep", SL_ATTR_BOOL, "0", NULL},
+    {"correction", SL_ATTR_INT, "0", NULL},
+    {0},
+};
+
+static sl_err infer_var(struct sl_infer *c) {
+    int64_t terms = 1;
+    char text[SL_SHAPE_TEXT];
+    SL_TRY(infer(c));
+    for (int i = 0; i < c->attr[AXES].ints.count; i++)
+        terms *= c->in[0].dim[c->attr[AXES].ints.at[i]];
+    if (c->attr[CORRECTION].i < 0 || c->attr[CORRECTION].i >= terms)
+        return sl_graph_infer_fail(c, "correction = %lld must be in [0, %lld), the terms of %s",
+                                   (long long)c->attr[CORRECTION].i, (long long)terms,
+                                   sl_graph_shape_text(&c->in[0], text));
+    return SL_OK;
+}
+
+static int grad_var(struct sl_grad *g, int input) {
+    return sl_graph_grad_emit(g, "reduce_var_dx", 2, (int[]){g->dout[0], g->in[input]}, g->attr);
+}
+
+static double terms_of(const struct sl_array *x, const struct sl_array *y) {
+    return (double)sl_op_numel(&x->shape) / (double)sl_op_numel(&y->shape);
+}
+
+static void add_x(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    acc[narrow] += r->in[0].f[wide];
+}
+
+static void add_square(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    double terms = terms_of(&r->in[0], &r->out[0]), off = r->in[0].f[wide] - acc[narrow] / terms;
+    r->out[0].f[narrow] += off * off / (terms - (double)r->attr[CORRECTION].i);
+}
+
+static void ref_var(const struct sl_ref *r) {
+    struct sl_arena arena = {0};
+    int64_t count = sl_op_numel(&r->out[0].shape);
+    double *sums = SL_NEW(&arena, double, count);
+    for (int64_t i = 0; i < count; i++)
+        r->out[0].f[i] = 0;
+    fold(r, &r->in[0], add_x, sums);
+    fold(r, &r->in[0], add_square, sums);
+    sl_arena_free(&arena);
+}
+
+REDUCTION(reduce_var, "variance over some axes [all]", attrs_var, infer_var, grad_var, ref_var)
+
+/* in: dy x */
+static void add_other(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    acc[narrow] += r->in[1].f[wide];
+}
+
+static void spread_off(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
+    double terms = terms_of(&r->in[1], &r->in[0]);
+    r->out[0].f[wide] = 2 * r->in[0].f[narrow] * (r->in[1].f[wide] - acc[narrow] / terms) /
+                        (terms - (double)r->attr[CORRECTION].i);
+}
+
+static void ref_var_dx(const struct sl_ref *r) { fold_twice(r, add_other, spread_off); }
+
+const struct sl_op sl_op_reduce_var_dx = {
+    .name = "reduce_var_dx",
+    .brief = "gradient of reduce_var",
+    .inputs = "dy x",
+    .outputs = "dx",
+    .attrs = attrs_var,
+    .internal = true,
+    .infer = infer_dx,
+    .flops = flops_dx,
+    .ref = ref_var_dx,
 };

@@ -8,6 +8,12 @@
 extern const struct sl_op *const sl_op_rows[];
 extern const int sl_op_count;
 
+/* The operator of ONNX and the function of PyTorch that compute the same; NULL: none. By row. */
+struct sl_op_names {
+    const char *onnx, *torch;
+};
+extern const struct sl_op_names sl_op_names[];
+
 const struct sl_op *sl_op_find(struct sl_str name);
 /* The op name nearest to `name` that model files may use, or NULL. */
 const char *sl_op_nearest(const char *name);

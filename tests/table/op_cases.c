@@ -9,12 +9,13 @@
 
 extern const struct sl_op_group sl_op_cases_basic;
 extern const struct sl_op_group sl_op_cases_image;
+extern const struct sl_op_group sl_op_cases_index;
+extern const struct sl_op_group sl_op_cases_pointwise;
 extern const struct sl_op_group sl_op_cases_sequence;
 
 const struct sl_op_group *const sl_op_groups[] = {
-    &sl_op_cases_basic,
-    &sl_op_cases_image,
-    &sl_op_cases_sequence,
+    &sl_op_cases_basic,     &sl_op_cases_image,    &sl_op_cases_index,
+    &sl_op_cases_pointwise, &sl_op_cases_sequence,
 };
 const int sl_op_group_count = SL_COUNT(sl_op_groups);
 
@@ -169,6 +170,8 @@ static sl_err add_losses(struct sl_trial *t, int first_out) {
         char name[32];
         struct sl_shape shape = sl_graph_value(t->graph, first_out + i)->shape;
         int pair[2] = {first_out + i}, out;
+        if (i == 0 && sl_graph_value(t->graph, first_out)->dtype == SL_INT)
+            SL_TRY(sl_graph_apply(t->graph, "to_float", 1, &first_out, NULL, &pair[0]));
         snprintf(name, sizeof name, "weights%d", i);
         SL_TRY(sl_graph_input(t->graph, name, SL_FLOAT, shape, 0, &t->weights[i]));
         pair[1] = t->weights[i];
@@ -186,7 +189,7 @@ static int find_grad(const struct sl_trial *t, int input) {
     for (int64_t i = 0; i < graph->grads.count; i++) {
         const struct sl_param_grad *grad = &graph->grads.at[i];
         const struct sl_node *user = &graph->nodes.at[grad->node];
-        if (!data && user->in[grad->input] == t->source[input] && grad->node == t->node)
+        if (!data && user->in[grad->input] == t->source[input] && grad->node >= t->node)
             return grad->value;
         if (data && user->out[0] == t->value[input]) {
             const struct sl_value *value = sl_graph_value(graph, grad->value);
@@ -244,6 +247,10 @@ sl_err sl_trial_open(struct sl_trial *t, const struct sl_op_case *the, int64_t b
     struct sl_node_spec spec = {.op = t->op, .in_count = t->in_count, .in = t->value, .attr = attr};
     t->node = (int)t->graph->nodes.count;
     SL_TRY(sl_graph_node(t->graph, &spec, &out));
+    t->out = out;
+    t->out_count = t->op->expand ? 1 : t->graph->nodes.at[t->node].out_count;
+    memcpy(t->attr, t->op->expand ? attr : t->graph->nodes.at[t->node].attr,
+           sizeof attr[0] * (size_t)sl_graph_op_attr_count(t->op));
     SL_TRY(add_losses(t, out));
     SL_TRY(sl_graph_check(t->graph));
     SL_TRY(sl_graph_autodiff(t->graph));

@@ -92,7 +92,9 @@ struct sl_trial {
     const struct sl_op *op;
     struct sl_graph *graph;
     struct sl_ref_run *run;
-    int node;                   /* of the op */
+    int node;           /* of the op; the first one if the op is made of others */
+    int out, out_count; /* its outputs */
+    union sl_attr attr[SL_MAX_ATTR];
     int source[SL_CASE_MAX_IN]; /* the array that tests change: data input or parameter */
     int value[SL_CASE_MAX_IN];  /* the op's input, -1: absent */
     int grad[SL_CASE_MAX_IN];   /* value that holds the gradient, -1: none */

@@ -20,18 +20,24 @@ KERNELS(matmul);
 /* device/cpu/pointwise: ops that read each element a few times; bound by memory. */
 KERNELS(batchnorm);
 KERNELS(bf16);
+KERNELS(binary);
 KERNELS(copy);
 KERNELS(dropout);
 KERNELS(elementwise);
 KERNELS(embed);
+KERNELS(extrema);
 KERNELS(image);
+KERNELS(index);
 KERNELS(interaction);
 KERNELS(loss);
 KERNELS(norm);
 KERNELS(norm_dw);
+KERNELS(order);
+KERNELS(pad);
 KERNELS(reduce);
 KERNELS(rope);
 KERNELS(softmax);
+KERNELS(unary);
 KERNELS(upsample);
 
 #undef KERNELS
