@@ -6,36 +6,7 @@
  * summed]); anything else is one block per result. All orders are fixed. */
 #include "device/cuda/batchnorm_last.cuh"
 #include "device/cuda/columns.cuh"
-
-struct axes { /* merged; innermost last */
-    int rank;
-    i64 size[SL_MAX_RANK];
-    bool summed[SL_MAX_RANK];
-};
-
-static axes axes_of(const sl_shape *x, const bool *summed) {
-    axes a = {};
-    for (int i = 0; i < x->rank; i++) {
-        if (x->dim[i] == 1)
-            continue;
-        if (a.rank && a.summed[a.rank - 1] == summed[i]) {
-            a.size[a.rank - 1] *= x->dim[i];
-            continue;
-        }
-        a.size[a.rank] = x->dim[i];
-        a.summed[a.rank++] = summed[i];
-    }
-    if (!a.rank)
-        a = {1, {1}, {true}};
-    return a;
-}
-
-struct one_loops { /* of a result: strides of kept and of summed axes in x */
-    int kept, summed;
-    i64 kept_size[SL_MAX_RANK], kept_stride[SL_MAX_RANK];
-    i64 size[SL_MAX_RANK], stride[SL_MAX_RANK];
-    i64 count; /* summed elements */
-};
+#include "device/cuda/loops.cuh"
 
 static __global__ void reduce_any(array y, array x, one_loops l, float factor, bool add) {
     i64 base = 0, rest = blockIdx.x;
@@ -77,31 +48,6 @@ static __global__ void reduce_small(array y, array x, one_loops l, i64 results, 
         }
         put(y, r, sum * factor, add);
     }
-}
-
-static one_loops loops_of(const axes &a, i64 *results) {
-    one_loops l = {};
-    i64 stride = 1;
-    l.count = *results = 1;
-    for (int i = a.rank - 1; i >= 0; i--) {
-        if (a.summed[i])
-            l.count *= a.size[i];
-        else
-            *results *= a.size[i];
-    }
-    for (int i = 0; i < a.rank; i++) {
-        i64 *size = a.summed[i] ? l.size : l.kept_size;
-        size[a.summed[i] ? l.summed++ : l.kept++] = a.size[i];
-    }
-    int kept = l.kept, summed = l.summed;
-    for (int i = a.rank - 1; i >= 0; i--) {
-        if (a.summed[i])
-            l.stride[--summed] = stride;
-        else
-            l.kept_stride[--kept] = stride;
-        stride *= a.size[i];
-    }
-    return l;
 }
 
 static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor) {
