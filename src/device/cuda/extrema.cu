@@ -161,38 +161,44 @@ static __device__ ranked first_after(array x, const lines &l, i64 line, float si
 }
 
 /* values may be absent (argmax). */
-static __global__ void first_k(array values, int32_t *places, array x, lines l, i64 k, float sign,
-                               bool add) {
+struct first {
+    array values;
+    int32_t *places;
+    i64 k;
+    float sign;
+};
+
+static __global__ void first_k(first f, array x, lines l, bool add) {
     i64 line = blockIdx.x;
     ranked last = {0, -1};
-    for (i64 i = 0; i < k; i++) {
-        last = first_after(x, l, line, sign, last);
-        i64 to = (line / l.inner * k + i) * l.inner + line % l.inner;
-        if (threadIdx.x == 0 && values.at)
-            put(values, to, sign * last.key, add);
+    for (i64 i = 0; i < f.k; i++) {
+        last = first_after(x, l, line, f.sign, last);
+        i64 to = (line / l.inner * f.k + i) * l.inner + line % l.inner;
+        if (threadIdx.x == 0 && f.values.at)
+            put(f.values, to, f.sign * last.key, add);
         if (threadIdx.x == 0)
-            places[to] = (int32_t)last.place;
+            f.places[to] = (int32_t)last.place;
     }
 }
 
-static sl_err run_first(const sl_cuda_call *call, array values, void *places, i64 axis, i64 k,
-                        float sign) {
+static sl_err run_first(const sl_cuda_call *call, const first &f, i64 axis) {
     lines l = lines_of(&call->instr->in[0].shape, axis);
     first_k<<<(unsigned)(l.outer * l.inner), threads_for(l.size), 0, call->stream>>>(
-        values, (int32_t *)places, in_array(call, 0), l, k, sign, call->add);
+        f, in_array(call, 0), l, call->add);
     return launched(call);
 }
 
 static sl_err k_argmax(const sl_cuda_call *call) {
-    return run_first(call, array{}, call->out[0], call->instr->attr[0].i, 1, 1);
+    return run_first(call, {array{}, (int32_t *)call->out[0], 1, 1}, call->instr->attr[0].i);
 }
 static sl_err k_argmin(const sl_cuda_call *call) {
-    return run_first(call, array{}, call->out[0], call->instr->attr[0].i, 1, -1);
+    return run_first(call, {array{}, (int32_t *)call->out[0], 1, -1}, call->instr->attr[0].i);
 }
 static sl_err k_topk(const sl_cuda_call *call) {
     const union sl_attr *attr = call->instr->attr;
-    return run_first(call, out_array(call, 0), call->out[1], attr[1].i, attr[0].i,
-                     attr[2].i ? 1.0f : -1.0f);
+    return run_first(
+        call, {out_array(call, 0), (int32_t *)call->out[1], attr[0].i, attr[2].i ? 1.0f : -1.0f},
+        attr[1].i);
 }
 
 static __global__ void cumsum(array y, array x, lines l, bool exclusive, bool reverse, bool add) {

@@ -24,9 +24,15 @@ static sl_err k_gather(const sl_cuda_call *call) {
     return launched(call);
 }
 
+struct scattered { /* what names the elements */
+    const int32_t *index;
+    lines wide, thin;
+};
+
 /* A thread has an element of y: x, or zero without x, and in order all of src that names it. */
-static __global__ void scatter(array y, array x, array src, const int32_t *index, lines wide,
-                               lines thin, bool add) {
+static __global__ void scatter(array y, array x, array src, scattered s, bool add) {
+    const lines wide = s.wide, thin = s.thin;
+    const int32_t *index = s.index;
     GRID_LOOP(i, wide.outer * wide.size * wide.inner) {
         i64 row = i / wide.inner % wide.size, outer = i / wide.inner / wide.size;
         float sum = x.at ? get(x, i) : 0;
@@ -41,10 +47,10 @@ static __global__ void scatter(array y, array x, array src, const int32_t *index
 
 static sl_err run_scatter(const sl_cuda_call *call, array x, array src) {
     i64 axis = call->instr->attr[0].i;
-    lines wide = lines_of(&call->instr->out[0].shape, axis);
+    scattered s = {(const int32_t *)call->in[1], lines_of(&call->instr->out[0].shape, axis),
+                   lines_of(&call->instr->in[1].shape, axis)};
     scatter<<<blocks_for(call->instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), x, src, (const int32_t *)call->in[1], wide,
-        lines_of(&call->instr->in[1].shape, axis), call->add);
+        out_array(call, 0), x, src, s, call->add);
     return launched(call);
 }
 

@@ -122,6 +122,18 @@ static walk3 walk_of(const sl_instr *instr) {
     return w;
 }
 
+/* What a loop over y reads and writes. */
+struct operands {
+    array y, a, b, c;
+    walk3 w;
+    i64 count;
+};
+
+static operands operands_of(const sl_cuda_call *call) {
+    return {out_array(call, 0), in_array(call, 0),    in_array(call, 1),
+            in_array(call, 2),  walk_of(call->instr), call->instr->out[0].numel};
+}
+
 static __device__ __forceinline__ void places(const walk3 &w, i64 i, i64 at[3]) {
     at[0] = at[1] = at[2] = 0;
     for (int k = w.rank - 1; k >= 0; k--) {
@@ -132,21 +144,19 @@ static __device__ __forceinline__ void places(const walk3 &w, i64 i, i64 at[3]) 
     }
 }
 
-template <class F>
-static __global__ void zip3(array y, array a, array b, array c, walk3 w, i64 count, numbers n,
-                            bool add) {
-    GRID_LOOP(i, count) {
+template <class F> static __global__ void zip3(operands o, numbers n, bool add) {
+    GRID_LOOP(i, o.count) {
         i64 at[3];
-        places(w, i, at);
-        put(y, i, F::of(get(a, at[0]), b.at ? get(b, at[1]) : 0, c.at ? get(c, at[2]) : 0, n), add);
+        places(o.w, i, at);
+        float b = o.b.at ? get(o.b, at[1]) : 0, c = o.c.at ? get(o.c, at[2]) : 0;
+        put(o.y, i, F::of(get(o.a, at[0]), b, c, n), add);
     }
 }
 
 template <class F> static sl_err k_zip3(const sl_cuda_call *call) {
-    i64 count = call->instr->out[0].numel;
-    zip3<F><<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), in_array(call, 1), in_array(call, 2),
-        walk_of(call->instr), count, numbers_of(call), call->add);
+    operands o = operands_of(call);
+    zip3<F><<<blocks_for(o.count, THREADS), THREADS, 0, call->stream>>>(o, numbers_of(call),
+                                                                        call->add);
     return launched(call);
 }
 
@@ -170,24 +180,20 @@ TRUTH(t_or, a != 0 || b != 0)
 TRUTH(t_xor, (a != 0) != (b != 0))
 TRUTH(t_not, a == 0)
 
-template <class F>
-static __global__ void truth(int32_t *y, array a, array b, walk3 w, i64 count, bool ints) {
-    GRID_LOOP(i, count) {
+template <class F> static __global__ void truth(operands o, bool ints) {
+    int32_t *y = (int32_t *)o.y.at;
+    const int32_t *p = (const int32_t *)o.a.at, *q = (const int32_t *)o.b.at;
+    GRID_LOOP(i, o.count) {
         i64 at[3];
-        places(w, i, at);
-        const int32_t *p = (const int32_t *)a.at, *q = (const int32_t *)b.at;
-        if (ints)
-            y[i] = F::of(p[at[0]], q ? q[at[1]] : 0);
-        else
-            y[i] = F::of(get(a, at[0]), get(b, at[1]));
+        places(o.w, i, at);
+        y[i] = ints ? F::of(p[at[0]], q ? q[at[1]] : 0) : F::of(get(o.a, at[0]), get(o.b, at[1]));
     }
 }
 
 template <class F> static sl_err k_truth(const sl_cuda_call *call) {
-    i64 count = call->instr->out[0].numel;
-    truth<F><<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        (int32_t *)call->out[0], in_array(call, 0), in_array(call, 1), walk_of(call->instr), count,
-        call->instr->in[0].dtype == SL_INT);
+    operands o = operands_of(call);
+    truth<F><<<blocks_for(o.count, THREADS), THREADS, 0, call->stream>>>(
+        o, call->instr->in[0].dtype == SL_INT);
     return launched(call);
 }
 
@@ -216,42 +222,42 @@ static sl_err k_to_int(const sl_cuda_call *call) {
 
 /* ---- where ---- */
 
-static __global__ void where(array y, const int32_t *cond, array a, array b, walk3 w, i64 count,
-                             bool ints, bool add) {
-    GRID_LOOP(i, count) {
+/* a is cond */
+static __global__ void where(operands o, bool ints, bool add) {
+    const int32_t *cond = (const int32_t *)o.a.at;
+    GRID_LOOP(i, o.count) {
         i64 at[3];
-        places(w, i, at);
-        bool yes = cond[at[0]] != 0;
+        places(o.w, i, at);
+        array x = cond[at[0]] ? o.b : o.c;
+        i64 from = cond[at[0]] ? at[1] : at[2];
         if (ints)
-            ((int32_t *)y.at)[i] =
-                yes ? ((const int32_t *)a.at)[at[1]] : ((const int32_t *)b.at)[at[2]];
+            ((int32_t *)o.y.at)[i] = ((const int32_t *)x.at)[from];
         else
-            put(y, i, yes ? get(a, at[1]) : get(b, at[2]), add);
+            put(o.y, i, get(x, from), add);
     }
 }
 
 static sl_err k_where(const sl_cuda_call *call) {
-    i64 count = call->instr->out[0].numel;
-    where<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), (const int32_t *)call->in[0], in_array(call, 1), in_array(call, 2),
-        walk_of(call->instr), count, call->instr->out[0].dtype == SL_INT, call->add);
+    operands o = operands_of(call);
+    where<<<blocks_for(o.count, THREADS), THREADS, 0, call->stream>>>(
+        o, call->instr->out[0].dtype == SL_INT, call->add);
     return launched(call);
 }
 
-static __global__ void where_d(array y, array dy, const int32_t *cond, walk3 w, i64 count,
-                               bool when, bool add) {
-    GRID_LOOP(i, count) {
+/* a is dy, b is cond */
+static __global__ void where_d(operands o, bool when, bool add) {
+    const int32_t *cond = (const int32_t *)o.b.at;
+    GRID_LOOP(i, o.count) {
         i64 at[3];
-        places(w, i, at);
-        put(y, i, (cond[at[1]] != 0) == when ? get(dy, i) : 0, add);
+        places(o.w, i, at);
+        put(o.y, i, (cond[at[1]] != 0) == when ? get(o.a, i) : 0, add);
     }
 }
 
 static sl_err k_where_d(const sl_cuda_call *call) {
-    i64 count = call->instr->out[0].numel;
-    where_d<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], walk_of(call->instr),
-        count, call->instr->attr[0].i == 0, call->add);
+    operands o = operands_of(call);
+    where_d<<<blocks_for(o.count, THREADS), THREADS, 0, call->stream>>>(
+        o, call->instr->attr[0].i == 0, call->add);
     return launched(call);
 }
 

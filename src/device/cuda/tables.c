@@ -24,26 +24,11 @@ extern const struct sl_cuda_kernel sl_cuda_reductions[];
 extern const struct sl_cuda_kernel sl_cuda_softmaxes[];
 
 const struct sl_cuda_kernel *const sl_cuda_tables[] = {
-    sl_cuda_attentions,
-    sl_cuda_batchnorms,
-    sl_cuda_convolutions,
-    sl_cuda_copies,
-    sl_cuda_elementwise,
-    sl_cuda_embeddings,
-    sl_cuda_entropies,
-    sl_cuda_extrema,
-    sl_cuda_features,
-    sl_cuda_images,
-    sl_cuda_indexing,
-    sl_cuda_losses,
-    sl_cuda_lstms,
-    sl_cuda_norms_back,
-    sl_cuda_norms_table,
-    sl_cuda_pointwise,
-    sl_cuda_products,
-    sl_cuda_reductions,
-    sl_cuda_softmaxes,
-    NULL,
+    sl_cuda_attentions,  sl_cuda_batchnorms, sl_cuda_convolutions, sl_cuda_copies,
+    sl_cuda_elementwise, sl_cuda_embeddings, sl_cuda_entropies,    sl_cuda_extrema,
+    sl_cuda_features,    sl_cuda_images,     sl_cuda_indexing,     sl_cuda_losses,
+    sl_cuda_lstms,       sl_cuda_norms_back, sl_cuda_norms_table,  sl_cuda_pointwise,
+    sl_cuda_products,    sl_cuda_reductions, sl_cuda_softmaxes,    NULL,
 };
 
 const struct sl_cuda_kernel *sl_cuda_find(const char *name) {
