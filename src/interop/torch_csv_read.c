@@ -1,75 +1,46 @@
 /* Reading: cells -> actions of each rank -> checks of messages -> passes. */
-#include "base/vec.h"
 #include "interop/torch_csv.h"
+#include "interop/torch_csv_cells.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum cell_kind {
-    CELL_F,
-    CELL_B,
-    CELL_I,
-    CELL_W,
-    CELL_SEND_F,
-    CELL_SEND_B,
-    CELL_RECV_F,
-    CELL_RECV_B,
-    CELL_WAIT_SEND_F,
-    CELL_WAIT_SEND_B,
-    CELL_OTHER, /* no order between ranks: parameters, reductions */
-};
-
 /* A name comes before its prefixes. */
 static const struct {
     const char *name;
-    enum cell_kind kind;
+    enum sl_cell_kind kind;
     bool has_micro;
 } cell_names[] = {
-    {"WAIT_REDUCE_GRAD", CELL_OTHER, false},
-    {"WAIT_SEND_F", CELL_WAIT_SEND_F, true},
-    {"WAIT_SEND_B", CELL_WAIT_SEND_B, true},
-    {"REDUCE_GRAD", CELL_OTHER, false},
-    {"UNSHARD", CELL_OTHER, false},
-    {"RESHARD", CELL_OTHER, false},
-    {"SEND_F", CELL_SEND_F, true},
-    {"SEND_B", CELL_SEND_B, true},
-    {"RECV_F", CELL_RECV_F, true},
-    {"RECV_B", CELL_RECV_B, true},
-    {"F", CELL_F, true},
-    {"B", CELL_B, true},
-    {"I", CELL_I, true},
-    {"W", CELL_W, true},
+    {"WAIT_REDUCE_GRAD", SL_CELL_OTHER, false},
+    {"WAIT_SEND_F", SL_CELL_WAIT_SEND_F, true},
+    {"WAIT_SEND_B", SL_CELL_WAIT_SEND_B, true},
+    {"REDUCE_GRAD", SL_CELL_OTHER, false},
+    {"UNSHARD", SL_CELL_OTHER, false},
+    {"RESHARD", SL_CELL_OTHER, false},
+    {"SEND_F", SL_CELL_SEND_F, true},
+    {"SEND_B", SL_CELL_SEND_B, true},
+    {"RECV_F", SL_CELL_RECV_F, true},
+    {"RECV_B", SL_CELL_RECV_B, true},
+    {"BW", SL_CELL_BW, true},
+    {"F", SL_CELL_F, true},
+    {"B", SL_CELL_B, true},
+    {"I", SL_CELL_I, true},
+    {"W", SL_CELL_W, true},
 };
 
-struct cell {
-    int32_t stage, micro, rank;
-    int line, column;
-    enum cell_kind kind;
-};
-
-struct reader {
-    struct sl_arena *arena;
-    const char *file, *at, *end, *line_start;
-    int line;
-    int32_t rank, ranks; /* ranks: rows up to the last that is not blank */
-    int32_t stages, micros;
-    bool comms;
-    SL_VEC(struct cell) cells;
-    int *rank_of; /* [stage] */
-};
-
-static sl_err fail_at(const struct reader *r, const char *at, const char *what) {
+static sl_err fail_at(const struct sl_torch_file *r, const char *at, const char *what) {
     return sl_fail(SL_ERR_INPUT, "%s:%d:%d: %s", r->file, r->line, (int)(at - r->line_start) + 1,
                    what);
 }
 
-static sl_err fail_cell(const struct reader *r, const struct cell *cell, const char *what) {
+static sl_err fail_cell(const struct sl_torch_file *r, const struct sl_torch_cell *cell,
+                        const char *what) {
     return sl_fail(SL_ERR_REFUSED, "%s:%d:%d: %s", r->file, cell->line, cell->column, what);
 }
 
 /* --- cells --- */
 
-static sl_err take_number(struct reader *r, struct sl_str *cell, int32_t max, int32_t *out) {
+static sl_err take_number(struct sl_torch_file *r, struct sl_str *cell, int32_t max, int32_t *out) {
     int64_t value = 0;
     const char *start = cell->at;
     while (cell->length && *cell->at >= '0' && *cell->at <= '9') {
@@ -85,8 +56,8 @@ static sl_err take_number(struct reader *r, struct sl_str *cell, int32_t max, in
     return SL_OK;
 }
 
-static sl_err put_action(struct reader *r, struct sl_str text) {
-    struct cell cell = {
+static sl_err put_action(struct sl_torch_file *r, struct sl_str text) {
+    struct sl_torch_cell cell = {
         .rank = r->rank, .line = r->line, .column = (int)(text.at - r->line_start) + 1};
     int known = 0;
     SL_TRY(take_number(r, &text, SL_STAGE_MAX - 1, &cell.stage));
@@ -107,7 +78,7 @@ static sl_err put_action(struct reader *r, struct sl_str text) {
         return fail_at(r, text.at, "unexpected text behind the action");
     r->stages = cell.stage >= r->stages ? cell.stage + 1 : r->stages;
     r->micros = cell.micro >= r->micros ? cell.micro + 1 : r->micros;
-    r->comms |= cell.kind > CELL_W && cell.kind < CELL_OTHER;
+    r->comms |= cell.kind > SL_CELL_BW && cell.kind < SL_CELL_OTHER;
     SL_PUSH(&r->cells, cell);
     return SL_OK;
 }
@@ -123,7 +94,7 @@ static struct sl_str trim(struct sl_str text) {
 }
 
 /* (0F5;7B2)OVERLAP_F_B */
-static sl_err put_overlap(struct reader *r, struct sl_str text) {
+static sl_err put_overlap(struct sl_torch_file *r, struct sl_str text) {
     static const char behind[] = "OVERLAP_F_B";
     const char *close = memchr(text.at, ')', text.length), *at = text.at + 1;
     if (!close)
@@ -143,7 +114,7 @@ static sl_err put_overlap(struct reader *r, struct sl_str text) {
     return SL_OK;
 }
 
-static sl_err put_cell(struct reader *r, struct sl_str text) {
+static sl_err put_cell(struct sl_torch_file *r, struct sl_str text) {
     if (text.length >= 2 && text.at[0] == '"' && text.at[text.length - 1] == '"') {
         text.at++;
         text.length -= 2;
@@ -154,7 +125,7 @@ static sl_err put_cell(struct reader *r, struct sl_str text) {
     return text.at[0] == '(' ? put_overlap(r, text) : put_action(r, text);
 }
 
-static sl_err read_line(struct reader *r) {
+static sl_err read_line(struct sl_torch_file *r) {
     const char *end = memchr(r->at, '\n', (size_t)(r->end - r->at));
     const char *next = end ? end + 1 : r->end;
     int64_t before = r->cells.count;
@@ -176,7 +147,7 @@ static sl_err read_line(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_cells(struct reader *r) {
+static sl_err read_cells(struct sl_torch_file *r) {
     while (r->at < r->end) {
         if (r->rank == SL_WORKER_MAX)
             return fail_at(r, r->at, "more rows than there may be workers");
@@ -194,12 +165,12 @@ static sl_err read_cells(struct reader *r) {
 
 /* --- stages --- */
 
-static sl_err place_stages(struct reader *r) {
+static sl_err place_stages(struct sl_torch_file *r) {
     r->rank_of = SL_NEW(r->arena, int, r->stages);
     for (int i = 0; i < r->stages; i++)
         r->rank_of[i] = -1;
     for (int64_t i = 0; i < r->cells.count; i++) {
-        const struct cell *cell = &r->cells.at[i];
+        const struct sl_torch_cell *cell = &r->cells.at[i];
         int *rank = &r->rank_of[cell->stage];
         if (*rank >= 0 && *rank != cell->rank)
             return sl_fail(SL_ERR_REFUSED, "%s:%d:%d: stage %d is on rank %d already", r->file,
@@ -213,11 +184,11 @@ static sl_err place_stages(struct reader *r) {
 }
 
 /* Micro-batches are 0 to m-1 on every stage. */
-static sl_err check_micros(const struct reader *r) {
+static sl_err check_micros(const struct sl_torch_file *r) {
     int32_t *max = SL_NEW(r->arena, int32_t, r->stages);
     for (int64_t i = 0; i < r->cells.count; i++) {
-        const struct cell *cell = &r->cells.at[i];
-        if (cell->kind <= CELL_W && cell->micro > max[cell->stage])
+        const struct sl_torch_cell *cell = &r->cells.at[i];
+        if (cell->kind <= SL_CELL_W && cell->micro > max[cell->stage])
             max[cell->stage] = cell->micro;
     }
     for (int i = 0; i < r->stages; i++)
@@ -246,10 +217,10 @@ struct messages {
     SL_VEC(struct message) vec;
 };
 
-static sl_err check_message(const struct reader *r, const struct cell *cell, uint8_t *did,
-                            int *peer) {
-    bool grad = cell->kind == CELL_SEND_B || cell->kind == CELL_RECV_B;
-    bool send = cell->kind == CELL_SEND_F || cell->kind == CELL_SEND_B;
+static sl_err check_message(const struct sl_torch_file *r, const struct sl_torch_cell *cell,
+                            uint8_t *did, int *peer) {
+    bool grad = cell->kind == SL_CELL_SEND_B || cell->kind == SL_CELL_RECV_B;
+    bool send = cell->kind == SL_CELL_SEND_F || cell->kind == SL_CELL_SEND_B;
     int other = cell->stage + (grad == send ? -1 : 1); /* SEND_F and RECV_B: the next stage */
     uint8_t self = send ? (grad ? DID_SEND_B : DID_SEND_F) : (grad ? DID_RECV_B : DID_RECV_F);
     uint8_t pass = grad ? DID_B : DID_F;
@@ -268,31 +239,31 @@ static sl_err check_message(const struct reader *r, const struct cell *cell, uin
     return SL_OK;
 }
 
-static sl_err check_cell(struct reader *r, const struct cell *cell, uint8_t *did,
+static sl_err check_cell(struct sl_torch_file *r, const struct sl_torch_cell *cell, uint8_t *did,
                          struct messages out[2]) {
     int peer;
-    bool send = cell->kind == CELL_SEND_F || cell->kind == CELL_SEND_B;
-    bool grad = cell->kind == CELL_SEND_B || cell->kind == CELL_RECV_B;
+    bool send = cell->kind == SL_CELL_SEND_F || cell->kind == SL_CELL_SEND_B;
+    bool grad = cell->kind == SL_CELL_SEND_B || cell->kind == SL_CELL_RECV_B;
     switch (cell->kind) {
-    case CELL_F:
+    case SL_CELL_F:
         if (cell->stage && r->rank_of[cell->stage - 1] != cell->rank && !(*did & DID_RECV_F))
             return fail_cell(r, cell, "its RECV_F is missing");
         *did |= DID_F;
         return SL_OK;
-    case CELL_B:
-    case CELL_I:
+    case SL_CELL_B:
+    case SL_CELL_I:
         if (cell->stage + 1 < r->stages && r->rank_of[cell->stage + 1] != cell->rank &&
             !(*did & DID_RECV_B))
             return fail_cell(r, cell, "its RECV_B is missing");
         *did |= DID_B;
         return SL_OK;
-    case CELL_WAIT_SEND_F:
-    case CELL_WAIT_SEND_B:
-        if (!(*did & (cell->kind == CELL_WAIT_SEND_F ? DID_SEND_F : DID_SEND_B)))
+    case SL_CELL_WAIT_SEND_F:
+    case SL_CELL_WAIT_SEND_B:
+        if (!(*did & (cell->kind == SL_CELL_WAIT_SEND_F ? DID_SEND_F : DID_SEND_B)))
             return fail_cell(r, cell, "waits for a message that has not been sent");
         return SL_OK;
-    case CELL_W:
-    case CELL_OTHER: return SL_OK;
+    case SL_CELL_W:
+    case SL_CELL_OTHER: return SL_OK;
     default: break;
     }
     SL_TRY(check_message(r, cell, did, &peer));
@@ -313,7 +284,7 @@ static int by_channel(const void *a, const void *b) {
     return x->cell < y->cell ? -1 : x->cell > y->cell;
 }
 
-static sl_err compare_ends(const struct reader *r, struct messages ends[2]) {
+static sl_err compare_ends(const struct sl_torch_file *r, struct messages ends[2]) {
     for (int i = 0; i < 2; i++)
         if (ends[i].vec.count)
             qsort(ends[i].vec.at, (size_t)ends[i].vec.count, sizeof *ends[i].vec.at, by_channel);
@@ -337,13 +308,13 @@ static sl_err compare_ends(const struct reader *r, struct messages ends[2]) {
     return SL_OK;
 }
 
-static sl_err check_messages(struct reader *r) {
+static sl_err check_messages(struct sl_torch_file *r) {
     struct messages ends[2] = {{{0}}, {{0}}}; /* receives, sends */
     uint8_t *did = sl_realloc(NULL, (size_t)r->stages * (size_t)r->micros);
     memset(did, 0, (size_t)r->stages * (size_t)r->micros);
     sl_err err = SL_OK;
     for (int64_t i = 0; i < r->cells.count && err == SL_OK; i++) {
-        const struct cell *cell = &r->cells.at[i];
+        const struct sl_torch_cell *cell = &r->cells.at[i];
         err = check_cell(r, cell, &did[(int64_t)cell->stage * r->micros + cell->micro], ends);
     }
     if (err == SL_OK)
@@ -356,7 +327,7 @@ static sl_err check_messages(struct reader *r) {
 
 /* --- the schedule --- */
 
-static sl_err build_plan(const struct reader *r, const struct sl_plan **out) {
+static sl_err build_plan(const struct sl_torch_file *r, const struct sl_plan **out) {
     struct sl_stage *stages = SL_NEW(r->arena, struct sl_stage, r->stages);
     struct sl_edge *edges = SL_NEW(r->arena, struct sl_edge, r->stages);
     for (int i = 0; i < r->stages; i++) {
@@ -376,7 +347,7 @@ static sl_err build_plan(const struct reader *r, const struct sl_plan **out) {
     return sl_plan_build(r->arena, &draft, out);
 }
 
-static struct sl_sched *build_sched(const struct reader *r, const struct sl_plan *plan) {
+static struct sl_sched *build_sched(const struct sl_torch_file *r, const struct sl_plan *plan) {
     static const int64_t units[SL_KIND_COUNT] = {[SL_FORWARD] = 1,
                                                  [SL_BACKWARD] = 2,
                                                  [SL_BACKWARD_INPUT] = 1,
@@ -403,30 +374,31 @@ static struct sl_sched *build_sched(const struct reader *r, const struct sl_plan
     return sched;
 }
 
-static void fill_lists(const struct reader *r, struct sl_sched *sched) {
-    static const uint8_t kinds[] = {[CELL_F] = SL_FORWARD,
-                                    [CELL_B] = SL_BACKWARD,
-                                    [CELL_I] = SL_BACKWARD_INPUT,
-                                    [CELL_W] = SL_BACKWARD_WEIGHT};
+static void fill_lists(const struct sl_torch_file *r, struct sl_sched *sched) {
+    static const uint8_t kinds[] = {[SL_CELL_F] = SL_FORWARD,
+                                    [SL_CELL_B] = SL_BACKWARD,
+                                    [SL_CELL_I] = SL_BACKWARD_INPUT,
+                                    [SL_CELL_W] = SL_BACKWARD_WEIGHT};
     struct sl_actions *lists = sched->lists[SL_PERIOD];
     for (int64_t i = 0; i < r->cells.count; i++)
-        lists[r->cells.at[i].rank].count += r->cells.at[i].kind <= CELL_W;
+        lists[r->cells.at[i].rank].count += r->cells.at[i].kind <= SL_CELL_W;
     for (int w = 0; w < r->ranks; w++) {
         lists[w].at = SL_NEW(r->arena, struct sl_action, lists[w].count);
         lists[w].count = 0;
     }
     for (int64_t i = 0; i < r->cells.count; i++) {
-        const struct cell *cell = &r->cells.at[i];
+        const struct sl_torch_cell *cell = &r->cells.at[i];
         struct sl_actions *list = &lists[cell->rank];
-        if (cell->kind <= CELL_W)
+        if (cell->kind <= SL_CELL_W)
             list->at[list->count++] = (struct sl_action){
                 .kind = kinds[cell->kind], .stage = (uint16_t)cell->stage, .micro = cell->micro};
     }
 }
 
-static sl_err read_all(struct reader *r, struct sl_sched **out) {
+static sl_err read_all(struct sl_torch_file *r, struct sl_sched **out) {
     const struct sl_plan *plan;
     SL_TRY(read_cells(r));
+    sl_interop_torch_csv_rename(r);
     SL_TRY(place_stages(r));
     SL_TRY(check_micros(r));
     if (r->comms)
@@ -439,12 +411,12 @@ static sl_err read_all(struct reader *r, struct sl_sched **out) {
 
 sl_err sl_interop_torch_csv_read(struct sl_arena *arena, const char *file, const char *text,
                                  size_t length, struct sl_sched **out) {
-    struct reader r = {.arena = arena,
-                       .file = file,
-                       .at = text,
-                       .end = text + length,
-                       .line_start = text,
-                       .line = 1};
+    struct sl_torch_file r = {.arena = arena,
+                              .file = file,
+                              .at = text,
+                              .end = text + length,
+                              .line_start = text,
+                              .line = 1};
     sl_err err = read_all(&r, out);
     SL_VEC_FREE(&r.cells);
     return err;

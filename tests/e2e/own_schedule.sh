@@ -31,6 +31,15 @@ for file in lifo.csv loop.csv zb.sched passes.sched comms.csv; do
     "$SLUICE" report --schedule $file -o $file.svg 2>err || fail "report $file"
 done
 
+# Every schedule of torch (tests/fixtures/make_torch_csv.py), in both dialects.
+torch=0
+for file in "$SRC_DIR"/tests/fixtures/torch_csv/*_p[23]_*.csv; do
+    "$SLUICE" verify "$file" >out 2>err || fail "verify $file"
+    "$SLUICE" check gpt-nano --set "V=11,T=5,P=7,L=9,C=6,H=2" --schedule "$file" --steps 2 >out 2>err || fail "check $file"
+    has "are those of one worker, bit for bit"
+    torch=$((torch + 1))
+done
+
 # The micro-batches are those of the file; other numbers are refused.
 refuse 1 "has 6 micro-batches in stage 0 (s0); 12 samples in micro-batches of 4 make 3. Set --micro to 6" \
     train "${model[@]}" --schedule zb.sched --batch 12 --micro 3 --steps 1
@@ -68,4 +77,4 @@ grep -q "rule stash" async.sched || fail "no rule in async.sched"
 "$SLUICE" train --resume --out async --steps 12 2>err || fail "resume of an asynchronous file"
 refuse 1 "schedule was .* would not\|would not continue" train --resume --out async --steps 13 --schedule 1f1b
 refuse 1 "asynchronous" check "${model[@]}" --schedule async.sched --steps 1
-echo "count: 5 files have the bits of one worker"
+echo "count: $((5 + torch)) files have the bits of one worker"
