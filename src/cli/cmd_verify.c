@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "interop/send_buffers.h"
 #include "job/sim.h"
 #include "sched/order.h"
 #include "sched/watch.h"
@@ -36,6 +37,19 @@ static void show_progress(void *ctx, int64_t done, int64_t all) {
                   sl_human_ns((int64_t)(each * (double)(all - done)), left));
 }
 
+/* A program whose sends need buffers is refused with their number. */
+static sl_err verify(const struct sl_sched *sched, const struct sl_sched_watch *watch) {
+    sl_err err = sl_sched_verify_watched(sched, watch);
+    int32_t buffers = err == SL_OK ? 0 : sl_interop_send_buffers(sched);
+    if (buffers > 0)
+        return sl_err_context(err,
+                              "the sends of the file complete only if each channel between two "
+                              "workers buffers %d message%s; a file of its passes alone is lowered "
+                              "so that none is needed",
+                              buffers, buffers == 1 ? "" : "s");
+    return err;
+}
+
 static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     struct sl_sched *sched;
     struct sl_text text = {0};
@@ -49,7 +63,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         SL_TRY(sl_sched_lower(arena, sched, &sched));
     struct progress progress = {.start_ns = sl_clock_ns()};
     struct sl_sched_watch watch = {show_progress, &progress};
-    SL_TRY(sl_sched_verify_watched(sched, &watch));
+    SL_TRY(verify(sched, &watch));
     if (sl_args_has(args, "--canonical"))
         SL_TRY(sl_sched_order_require(sched));
     sl_log_status_end();

@@ -1,4 +1,5 @@
 /* Reading: cells -> actions of each rank -> checks of messages -> passes. */
+#include "interop/send_buffers.h"
 #include "interop/torch_csv.h"
 #include "interop/torch_csv_cells.h"
 
@@ -395,6 +396,42 @@ static void fill_lists(const struct sl_torch_file *r, struct sl_sched *sched) {
     }
 }
 
+static struct sl_action message_of(const struct sl_torch_file *r, const struct sl_torch_cell *c) {
+    bool grad = c->kind == SL_CELL_SEND_B || c->kind == SL_CELL_RECV_B;
+    bool send = c->kind == SL_CELL_SEND_F || c->kind == SL_CELL_SEND_B;
+    int other = c->stage + (grad == send ? -1 : 1);
+    return (struct sl_action){.kind = send ? SL_SEND : SL_RECV,
+                              .flags = grad ? SL_GRAD : 0,
+                              .stage = (uint16_t)c->stage,
+                              .micro = c->micro,
+                              .other = c->micro,
+                              .peer = (uint16_t)r->rank_of[other],
+                              .edge = (uint16_t)(other < c->stage ? other : c->stage)};
+}
+
+/* What the file's own order of messages assumes. */
+static int32_t count_buffers(const struct sl_torch_file *r, const struct sl_sched *passes) {
+    struct sl_sched whole = *passes;
+    struct sl_actions *lists = SL_NEW(r->arena, struct sl_actions, r->ranks);
+    int64_t *taken = SL_NEW(r->arena, int64_t, r->ranks);
+    whole.lists[SL_PERIOD] = lists;
+    for (int64_t i = 0; i < r->cells.count; i++)
+        lists[r->cells.at[i].rank].count++;
+    for (int w = 0; w < r->ranks; w++) {
+        lists[w].at = SL_NEW(r->arena, struct sl_action, lists[w].count);
+        lists[w].count = 0;
+    }
+    for (int64_t i = 0; i < r->cells.count; i++) {
+        const struct sl_torch_cell *cell = &r->cells.at[i];
+        struct sl_actions *list = &lists[cell->rank];
+        if (cell->kind <= SL_CELL_W)
+            list->at[list->count++] = passes->lists[SL_PERIOD][cell->rank].at[taken[cell->rank]++];
+        else if (cell->kind <= SL_CELL_RECV_B)
+            list->at[list->count++] = message_of(r, cell);
+    }
+    return sl_interop_send_buffers(&whole);
+}
+
 static sl_err read_all(struct sl_torch_file *r, struct sl_sched **out) {
     const struct sl_plan *plan;
     SL_TRY(read_cells(r));
@@ -406,6 +443,13 @@ static sl_err read_all(struct sl_torch_file *r, struct sl_sched **out) {
     SL_TRY(build_plan(r, &plan));
     *out = build_sched(r, plan);
     fill_lists(r, *out);
+    if (r->comms)
+        (*out)->buffers = count_buffers(r, *out);
+    if ((*out)->buffers < 0)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s: the passes wait for each other, whatever the sends can buffer; leave "
+                       "out the messages, and 'sluice verify' names the passes",
+                       r->file);
     return SL_OK;
 }
 

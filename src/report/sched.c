@@ -44,6 +44,7 @@ void sl_report_sched_json(const struct sl_sched *sched, const struct sl_sim *sim
     sl_json_put_bool(&json, "verified", true);
     sl_json_put_bool(&json, "canonical", sl_sched_order_of(sched).gradients);
     sl_json_put_int(&json, "message_buffers", message_buffers(sched));
+    sl_json_put_int(&json, "send_buffers", sched->buffers);
     sl_json_put_int(&json, "iterations", sched->iters);
     sl_json_put_int(&json, "repetitions", sched->reps);
     sl_json_put_int(&json, "depth", plan->depth);
@@ -103,4 +104,9 @@ void sl_report_sched(const struct sl_sched *sched, struct sl_text *out) {
     if (message_buffers(sched) > 1)
         sl_text_printf(out, "message buffers: up to %d at an end of an edge, per direction\n",
                        message_buffers(sched));
+    if (sched->buffers)
+        sl_text_printf(out,
+                       "the sends of the file complete only if each channel between two workers "
+                       "buffers %d message%s; lowering has posted the receives earlier\n",
+                       sched->buffers, sched->buffers == 1 ? "" : "s");
 }

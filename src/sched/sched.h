@@ -119,9 +119,9 @@ struct sl_sched {
     bool lowered;                /* else passes only */
     int64_t batch;               /* samples of an iteration */
     int64_t last_batch;          /* of the last iteration; == batch when even */
-    int32_t iters;               /* iterations in the whole run, repetitions included */
-    int32_t reps;                /* of the period */
-    const int32_t *micros;       /* [stage] micro-batches of a full iteration */
+    int32_t iters, reps;         /* iterations in the whole run; repetitions of the period */
+    int32_t buffers;       /* that the sends of its file assume, per channel (send_buffers.h) */
+    const int32_t *micros; /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_slot_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */

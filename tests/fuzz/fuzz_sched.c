@@ -1,6 +1,7 @@
 /* .sched files: read, lower when they are passes, verify, write, read again: never a crash. */
 #include "fuzz/meter.h"
-#include "sched/sched.h"
+#include "interop/send_buffers.h"
+#include "sched/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,21 @@ static void round_trip(const struct sl_sched *sched) {
     sl_arena_free(&arena);
 }
 
+/* As the schedule of a run of its own plan. */
+static void use(struct sl_arena *arena, const struct sl_sched *sched) {
+    const struct sl_schedule *row;
+    struct sl_sched *passes, *lowered;
+    if (sl_sched_given_row(arena, sched, &row) != SL_OK)
+        return;
+    for (int i = 1; i <= 4; i++) {
+        struct sl_sched_opts opts = {
+            .row = row, .batch = sched->batch, .iters = i, .global_step = i % 2};
+        if (sl_sched_generate(arena, sched->plan, &opts, &passes) == SL_OK &&
+            sl_sched_lower(arena, passes, &lowered) == SL_OK)
+            (void)!sl_sched_verify(lowered);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_sched *sched, *lowered;
@@ -30,6 +46,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
     if (err == SL_OK) {
         round_trip(sched);
+        use(&arena, sched);
+        if (sched->lowered)
+            (void)sl_interop_send_buffers(sched);
         if (!sched->lowered) {
             err = sl_sched_lower(&arena, sched, &lowered);
             sched = lowered;

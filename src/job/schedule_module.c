@@ -1,5 +1,5 @@
 /* Rows from modules: the module puts passes of one iteration. */
-#include "sched/own.h"
+#include "job/schedule_module.h"
 
 #include "sched/gen.h"
 #include "sluice/schedule.h"
@@ -66,8 +66,9 @@ static sl_err check(const struct sl_gen *gen) {
     return sl_sched_gen_check_chain(gen, SL_LAYOUT_LOOP);
 }
 
-sl_err sl_sched_own_row(struct sl_arena *arena, const char *file,
-                        const struct sl_schedule_module *module, const struct sl_schedule **out) {
+sl_err sl_job_schedule_module_row(struct sl_arena *arena, const char *file,
+                                  const struct sl_schedule_module *module,
+                                  const struct sl_schedule **out) {
     if (module->version != SL_SCHEDULE_MODULE || module->size < (int)sizeof *module)
         return sl_fail(SL_ERR_INPUT,
                        "%s: version %d and %d bytes of sluice_schedule; this program expects "

@@ -1,0 +1,14 @@
+/* A schedule from a module (sluice/schedule.h) as a row. */
+#ifndef SL_JOB_SCHEDULE_MODULE_H
+#define SL_JOB_SCHEDULE_MODULE_H
+
+#include "sched/schedule.h"
+
+struct sl_schedule_module;
+
+/* `file` is for messages. SL_ERR_INPUT: the module is of another version, or lacks a field. */
+SL_MUST_CHECK sl_err sl_job_schedule_module_row(struct sl_arena *arena, const char *file,
+                                                const struct sl_schedule_module *module,
+                                                const struct sl_schedule **out);
+
+#endif
