@@ -3,6 +3,7 @@
 #include "cli/sched_args.h"
 #include "cli/terminal.h"
 #include "job/run_page.h"
+#include "report/compare.h"
 
 static bool is_run(struct sl_arena *arena, const char *path) {
     return sl_file_exists(sl_arena_printf(arena, "%s/log.jsonl", path));
@@ -55,6 +56,10 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)
         SL_TRY(add(args, files ? args->positional[0] : NULL, against, arena, &pictures[count++]));
+    if (files > 1)
+        sl_report_name_files(arena, pictures, (const char *const *)args->positional, count);
+    if (count > 1)
+        sl_report_align_steps(arena, pictures);
     for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
         SL_TRY(sl_report_draw(to, pictures, count));
     return SL_OK;
@@ -75,7 +80,8 @@ const struct sl_command sl_cli_cmd_report = {
     .brief = "draw a run's curves, or timelines: one page, SVG, Perfetto",
     .detail =
         "A plan or schedule is verified and simulated, a trace is drawn as it is. Two of them\n"
-        "are compared on one page with one time scale. The page needs no network.\n\n"
+        "are compared on one page with one time scale and as many steps of each. The page needs no "
+        "network.\n\n"
         "Of a run directory: losses, staleness (after --log-staleness), stages over the model,\n"
         "memory, and after --trace the measured timeline against the predicted one, time per\n"
         "action and why it takes this long.\n\n"

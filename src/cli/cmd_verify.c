@@ -85,13 +85,14 @@ static sl_err run(const struct sl_args *args) {
 
 const struct sl_command sl_cli_cmd_verify = {
     .name = "verify",
-    .synopsis = "(X.sched | X.csv) [--memory BYTES]",
+    .synopsis = "(X.plan | X.sched | X.csv) [--memory BYTES]",
     .brief = "prove a schedule, or say why not",
     .detail =
         "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
         "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
-        "lowered first. Exit 1 and one reason when something is wrong. Gradients may be summed\n"
-        "in any order; lowering restores the order of one worker where the memory suffices.\n\n"
+        "lowered first; of a plan, the schedule that it names is built. Exit 1 and one reason\n"
+        "when something is wrong. Gradients may be summed in any order; lowering restores the\n"
+        "order of one worker where the memory suffices.\n\n"
         "  sluice verify x.sched --memory 16GiB",
     .options =
         (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},

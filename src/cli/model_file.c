@@ -56,8 +56,8 @@ sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval
                          struct sl_graph **out) {
     struct sl_arena arena = {0};
     sl_err err =
-        sl_job_model_open(name, sl_cli_model_dirs(args, &arena), sl_cli_model_sizes(args, &arena),
-                          eval ? NULL : out, eval ? out : NULL);
+        sl_job_model_open(name, sl_cli_model_dirs(args, &arena), NULL,
+                          sl_cli_model_sizes(args, &arena), eval ? NULL : out, eval ? out : NULL);
     sl_arena_free(&arena);
     return err;
 }

@@ -54,6 +54,8 @@ SL_MUST_CHECK sl_err sl_graph_model_find_used(const void *ctx, const char *from,
 /* "L=4,C=128" into options->sets; the strings are in the arena. */
 SL_MUST_CHECK sl_err sl_graph_model_parse_sets(const char *text, struct sl_arena *arena,
                                                struct sl_model_options *options);
+/* The inverse: all sizes of the graph as "L=4,C=128", in the arena; NULL if it has none. */
+const char *sl_graph_sizes_text(struct sl_arena *arena, const struct sl_graph *graph);
 
 /* Read, elaborate and check (sl_graph_check). The caller closes the graph. `file` is for messages;
  * its base name is the model's name unless the text has a `model` line. */

@@ -121,6 +121,17 @@ out:
     return err;
 }
 
+const char *sl_graph_sizes_text(struct sl_arena *arena, const struct sl_graph *graph) {
+    struct sl_text text = {0};
+    for (int64_t i = 0; i < graph->sizes.count; i++) {
+        sl_text_printf(&text, "%s%s=", i ? "," : "", graph->sizes.at[i].name);
+        sl_text_put_double(&text, graph->sizes.at[i].value);
+    }
+    const char *out = text.length ? sl_arena_dup(arena, text.at, text.length) : NULL;
+    sl_text_free(&text);
+    return out;
+}
+
 sl_err sl_graph_eval_check_sets(struct sl_eval *ev) {
     for (int i = 0; i < ev->options->set_count; i++) {
         const char *name = ev->options->sets[i].name;

@@ -88,8 +88,20 @@ sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **o
     return read_both(file, sl_str(text), &options, out, eval);
 }
 
-sl_err sl_job_model_open(const char *name, const char *const *dirs, const char *sizes,
-                         struct sl_graph **out, struct sl_graph **eval) {
+/* The sizes of the plan, if it is one of this model, then `sizes`. */
+static sl_err add_sizes(struct sl_arena *arena, const char *file, struct sl_str text,
+                        const struct sl_plan *plan, const char **sizes) {
+    struct sl_model_header header = {0};
+    if (!plan || !plan->model || !plan->sizes)
+        return SL_OK;
+    SL_TRY(sl_graph_model_peek(file, text.at, text.length, arena, &header));
+    if (header.name && strcmp(header.name, plan->model) == 0)
+        *sizes = sl_arena_printf(arena, "%s%s%s", plan->sizes, **sizes ? "," : "", *sizes);
+    return SL_OK;
+}
+
+sl_err sl_job_model_open(const char *name, const char *const *dirs, const struct sl_plan *plan,
+                         const char *sizes, struct sl_graph **out, struct sl_graph **eval) {
     struct sl_arena arena = {0};
     struct sl_model_options options = {.find_used = sl_graph_model_find_used, .find_ctx = dirs};
     const char *file = NULL;
@@ -97,8 +109,9 @@ sl_err sl_job_model_open(const char *name, const char *const *dirs, const char *
     size_t length;
     sl_err err = SL_OK;
     SL_TRY_OUT(find_file(name, dirs, &arena, &file));
-    SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
     SL_TRY_OUT(sl_file_read(file, SL_MODEL_FILE_BYTES, &text, &length));
+    SL_TRY_OUT(add_sizes(&arena, file, (struct sl_str){text, length}, plan, &sizes));
+    SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
     SL_TRY_OUT(read_both(file, (struct sl_str){text, length}, &options, out, eval));
 out:
     free(text);

@@ -3,6 +3,7 @@
 #define SL_JOB_MODEL_H
 
 #include "graph/model.h"
+#include "plan/plan.h"
 
 /* Names of the models in the first of `dirs` that has any, sorted; in the arena. `dirs` ends with
  * NULL, or is NULL. */
@@ -13,9 +14,11 @@ struct sl_job_model_names {
 struct sl_job_model_names sl_job_model_names(const char *const *dirs, struct sl_arena *arena);
 
 /* Reads the model `name` (checked, not differentiated). A name without '/' and '.model' is looked
- * for in `dirs`. `sizes`: "L=4,C=128". The file is read once: `eval`, if not NULL, gets the same
+ * for in `dirs`. `sizes`: "L=4,C=128"; the sizes in a plan of this model (NULL: no plan) come first,
+ * so that `sizes` replaces them. The file is read once: `eval`, if not NULL, gets the same
  * model with dropout off and running statistics used. The caller closes both. */
-SL_MUST_CHECK sl_err sl_job_model_open(const char *name, const char *const *dirs, const char *sizes,
+SL_MUST_CHECK sl_err sl_job_model_open(const char *name, const char *const *dirs,
+                                       const struct sl_plan *plan, const char *sizes,
                                        struct sl_graph **out, struct sl_graph **eval);
 
 /* Reads a flat text, such as RUN/model.model; `file` is for messages. */

@@ -2,6 +2,7 @@
 #include "graph/model.h"
 #include "job/model.h"
 #include "job/parts.h"
+#include "job/sim.h"
 #include "job/stats.h"
 #include "run/inputs.h"
 
@@ -13,16 +14,10 @@ void sl_job_resolve(struct sl_job *job, const char *key, const char *value) {
 
 /* ---- model and data ---- */
 
-static void resolve_sizes(struct sl_job *job, const struct sl_graph *graph) {
-    struct sl_text text = {0};
-    sl_text_put(&text, "");
-    for (int64_t i = 0; i < graph->sizes.count; i++) {
-        sl_text_printf(&text, "%s%s=", i ? "," : "", graph->sizes.at[i].name);
-        sl_text_put_double(&text, graph->sizes.at[i].value);
-    }
-    job->sizes = "";
-    sl_job_resolve(job, "sizes", text.at);
-    sl_text_free(&text);
+static void resolve_sizes(struct sl_job_work *work) {
+    const char *sizes = sl_graph_sizes_text(&work->arena, work->graph);
+    work->job.sizes = "";
+    sl_job_resolve(&work->job, "sizes", sizes ? sizes : "");
 }
 
 static sl_err read_stored_model(struct sl_job_work *work) {
@@ -32,15 +27,21 @@ static sl_err read_stored_model(struct sl_job_work *work) {
                              &work->own_graph, job->eval_every > 0 ? &work->eval_graph : NULL);
 }
 
+/* A plan file names its model and the sizes; what the job says counts more. */
 static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *host) {
-    const struct sl_job *job = &work->job;
+    struct sl_job *job = &work->job;
+    const struct sl_plan *plan = NULL;
+    if (*job->plan && !work->stored)
+        SL_TRY(sl_job_plan_read(&work->arena, job->plan, &plan));
+    if (!*job->model && plan && plan->model)
+        sl_job_resolve(job, "model", plan->model);
     if (!*job->model && job->resume)
         return sl_fail(SL_ERR_USAGE,
                        "%s holds no run that could continue; to start one, name its `model`",
                        job->out);
     if (!*job->model)
         return sl_fail(SL_ERR_USAGE, "`model` is missing");
-    return sl_job_model_open(job->model, host->model_dirs, job->sizes, &work->own_graph,
+    return sl_job_model_open(job->model, host->model_dirs, plan, job->sizes, &work->own_graph,
                              job->eval_every > 0 ? &work->eval_graph : NULL);
 }
 
@@ -51,7 +52,7 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
         if (!*job->model)
             sl_job_resolve(job, "model", host->graph->name);
         work->train.model_hash = sl_graph_model_hash(work->graph);
-        resolve_sizes(job, work->graph);
+        resolve_sizes(work);
         return SL_OK;
     }
     bool stored = work->stored && work->stored->use_model;
@@ -60,7 +61,7 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
     work->graph = work->own_graph;
     work->train.model_hash = sl_graph_model_hash(work->graph);
     if (!stored) /* model.model has its sizes as numbers */
-        resolve_sizes(job, work->graph);
+        resolve_sizes(work);
     return SL_OK;
 }
 

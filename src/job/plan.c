@@ -170,6 +170,11 @@ static sl_err build_spec(const struct planning *p, struct sl_job_planned *out) {
     SL_TRY(sl_planners_find(SL_JOB_OR(r->planner, "sluice"), &out->spec.planner));
     if (!automatic)
         SL_TRY(sl_sched_row_require(r->schedule, &row));
+    if (!automatic && sl_search_schedule_shares(r->schedule) && !out->spec.planner->shares_workers)
+        return sl_fail(SL_ERR_REFUSED,
+                       "planner '%s' puts one stage on a worker, and %s needs several; leave out "
+                       "`planner`",
+                       out->spec.planner->name, r->schedule);
     out->spec.query = (struct sl_search_query){.problem = p->problem,
                                                .schedule = automatic ? NULL : r->schedule,
                                                .schedules = schedules_to_try(p),

@@ -60,8 +60,8 @@ sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t sam
     *out = (struct sl_job_eval){0};
     sl_job_init(&job);
     SL_TRY_OUT(resolve(given, run, samples, &job));
-    SL_TRY_OUT(
-        sl_job_model_open(sl_arena_printf(&arena, "%s/model.model", run), NULL, "", NULL, &graph));
+    SL_TRY_OUT(sl_job_model_open(sl_arena_printf(&arena, "%s/model.model", run), NULL, NULL, "",
+                                 NULL, &graph));
     SL_TRY_OUT(sl_job_open(&job, &(struct sl_job_host){.graph = graph}, &out->work));
     out->work.train.optim = (struct sl_optim){0};
     SL_TRY_OUT(sl_run_train_open(&out->work.train, &out->train));

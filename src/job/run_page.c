@@ -8,6 +8,7 @@
 #include "job/op_times.h"
 #include "job/sim.h"
 #include "op/registry.h"
+#include "report/compare.h"
 #include "report/curves.h"
 
 #include <stdlib.h>
@@ -64,15 +65,6 @@ static bool has_file(const struct run *r, const char *name) {
     return sl_file_exists(sl_arena_printf(r->arena, "%s/%s", r->path, name));
 }
 
-/* Optimizer steps of the first stage in the picture. */
-static int64_t iterations_of(const struct sl_picture *picture) {
-    int64_t steps = 0;
-    for (int l = 0; l < picture->lane_count && steps == 0; l++)
-        for (int64_t i = picture->lane_at[l]; i < picture->lane_at[l + 1]; i++)
-            steps += picture->bars[i].kind == SL_STEP && picture->bars[i].stage == 0;
-    return steps;
-}
-
 /* The schedule as the run built it, for `iters` steps. */
 static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t iters,
                           const struct sl_sched **out) {
@@ -122,7 +114,7 @@ static sl_err play_forecast(struct run *r) {
     r->pipeline.foretold = &r->foretold;
     r->pipeline.cost = forecast->cost;
     r->pipeline.foretold_ns = r->foretold.end_ns;
-    int64_t steps = iterations_of(&r->measured);
+    int64_t steps = sl_report_picture_steps(&r->measured);
     if (r->pipeline.sched->rule == SL_RULE_SYNC && forecast->step_ns <= INT64_MAX / steps)
         r->pipeline.foretold_ns = forecast->step_ns * steps;
     return SL_OK;
@@ -130,7 +122,7 @@ static sl_err play_forecast(struct run *r) {
 
 /* Predictions of the same number of steps as the measured timeline has. */
 static sl_err predict(struct run *r, const struct sl_plan *plan) {
-    int64_t iters = iterations_of(&r->measured);
+    int64_t iters = sl_report_picture_steps(&r->measured);
     r->pipeline.measured = &r->measured;
     r->measured.title = "measured";
     if (r->measured.stage_count != plan->stage_count || iters == 0 ||

@@ -46,7 +46,8 @@ SL_MUST_CHECK sl_err sl_job_sched_opts(struct sl_arena *arena,
                                        const struct sl_job_sched_request *request,
                                        const struct sl_plan *plan, struct sl_sched_opts *out);
 
-/* Reads X.sched, or X.csv of PyTorch. The schedule is not lowered or verified. */
+/* Reads X.sched, or X.csv of PyTorch; of X.plan, generates the schedule that it names. It is not
+ * lowered or verified. */
 SL_MUST_CHECK sl_err sl_job_sched_read(struct sl_arena *arena, const char *path,
                                        struct sl_sched **out);
 /* Reads X.plan. */

@@ -3,6 +3,7 @@
 #include "interop/torch_csv.h"
 #include "job/schedule.h"
 #include "job/sim.h"
+#include "search/candidate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,33 @@ sl_err sl_job_plan_read(struct sl_arena *arena, const char *path, const struct s
     return err;
 }
 
+static bool ends(const char *path, const char *ending) {
+    size_t length = strlen(path), tail = strlen(ending);
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+/* The passes of the schedule and the batch that a plan names. */
+static sl_err plan_passes(struct sl_arena *arena, const char *path, struct sl_sched **out) {
+    struct sl_job_sched_request request = {.plan_file = path};
+    const struct sl_plan *plan;
+    struct sl_sched_opts opts;
+    SL_TRY(sl_job_sched_plan(arena, &request, &plan));
+    const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
+    if (!plan->schedule || !plan->batch)
+        return sl_fail(SL_ERR_USAGE,
+                       "%s names no %s; 'sluice sched %s --schedule S --batch B' proves one", path,
+                       plan->schedule ? "batch" : "schedule", path);
+    request.iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1;
+    SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
+    return sl_sched_generate(arena, plan, &opts, out);
+}
+
 sl_err sl_job_sched_read(struct sl_arena *arena, const char *path, struct sl_sched **out) {
     char *text;
-    size_t length, tail = strlen(path);
-    bool csv = tail > 4 && strcmp(path + tail - 4, ".csv") == 0;
+    size_t length;
+    bool csv = ends(path, ".csv");
+    if (ends(path, ".plan"))
+        return plan_passes(arena, path, out);
     SL_TRY(sl_file_read(path, sched_max_bytes, &text, &length));
     sl_err err = csv ? sl_interop_torch_csv_read(arena, path, text, length, out)
                      : sl_sched_read(arena, path, text, length, out);

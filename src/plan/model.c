@@ -122,6 +122,7 @@ sl_err sl_plan_from_model(struct sl_arena *arena, const struct sl_model_plan_spe
         .model = spec->graph->name,
         .node_count = spec->graph->forward_count,
         .graph = sl_graph_model_hash(spec->graph),
+        .sizes = sl_graph_sizes_text(arena, spec->graph),
         .stages = d.stages,
         .stage_count = spec->stage_count,
         .edges = d.edges.at,

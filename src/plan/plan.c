@@ -96,6 +96,9 @@ static sl_err check_counts(const struct sl_plan *plan) {
     for (const char *at = plan->schedule; at && *at; at++)
         if (!isprint((unsigned char)*at) || *at == '"' || *at == '\\')
             return sl_fail(SL_ERR_INPUT, "the name of the schedule has an invalid character");
+    for (const char *at = plan->sizes; at && *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("_=,.+-", *at))
+            return sl_fail(SL_ERR_INPUT, "the sizes of the model have an invalid character");
     for (int i = 0; plan->memory_bytes && i < plan->worker_count; i++)
         if (plan->memory_bytes[i] < 0)
             return sl_fail(SL_ERR_INPUT, "worker %d: negative memory", i);
@@ -311,6 +314,7 @@ sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
     *plan = *draft;
     plan->model = copy_name(arena, draft->model);
     plan->schedule = copy_name(arena, draft->schedule);
+    plan->sizes = copy_name(arena, draft->sizes);
     int64_t *memory = SL_NEW(arena, int64_t, plan->worker_count);
     if (draft->memory_bytes)
         memcpy(memory, draft->memory_bytes, sizeof *memory * (size_t)plan->worker_count);

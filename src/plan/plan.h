@@ -90,6 +90,7 @@ struct sl_plan {
     const char *model; /* or NULL */
     int node_count;    /* of the model; 0: stages have no nodes */
     uint64_t graph;    /* sl_graph_model_hash of the model; 0: not known */
+    const char *sizes; /* of the model, "L=4,C=128"; or NULL */
     const struct sl_stage *stages;
     int stage_count;
     const struct sl_edge *edges; /* skip edges are ordinary edges */
@@ -139,6 +140,9 @@ SL_MUST_CHECK sl_err sl_plan_dag(struct sl_arena *arena, const char *text, int w
 /* Do the plans cut, replicate and place the model in the same way? Names, bytes and the planner's
  * choice do not count. */
 bool sl_plan_same_layout(const struct sl_plan *a, const struct sl_plan *b);
+
+/* Are all bytes those of such a plan: units for counting, of which a sum means nothing to a reader? */
+bool sl_plan_is_sketch(const struct sl_plan *plan);
 
 /* The stage of that name, or -1. */
 int sl_plan_find_stage(const struct sl_plan *plan, struct sl_str name);

@@ -17,6 +17,18 @@ static struct sl_stage sketch_stage(const char *name) {
     };
 }
 
+bool sl_plan_is_sketch(const struct sl_plan *plan) {
+    const struct sl_stage_bytes want = sketch_stage("").bytes;
+    bool same = !plan->node_count;
+    for (int s = 0; s < plan->stage_count && same; s++) {
+        const struct sl_stage_bytes *is = &plan->stages[s].bytes;
+        same = is->params == want.params && is->grads == want.grads && is->state == want.state &&
+               is->stash == want.stash && is->saved == want.saved && is->kept == want.kept &&
+               is->work == want.work;
+    }
+    return same;
+}
+
 static int place(enum sl_layout layout, int stage, int stages, int workers) {
     if (layout == SL_LAYOUT_V)
         return stage < workers ? stage : stages - 1 - stage;

@@ -2,6 +2,7 @@
  *
  *     sluice-plan 1
  *     model gpt-tiny nodes 12 graph "576472d521d35183"
+ *     sizes "T=8,L=2,C=16"
  *     schedule "1f1b"
  *     batch 64
  *     workers 3
@@ -205,6 +206,14 @@ static sl_err read_model(void *reader) {
     return SL_OK;
 }
 
+static sl_err read_sizes(void *reader) {
+    struct reader *r = reader;
+    struct sl_str sizes;
+    SL_TRY(sl_lex_take_string(r->lex, "the sizes of the model in quotes", &sizes));
+    r->draft.sizes = sl_arena_dup(r->arena, sizes.at, sizes.length);
+    return SL_OK;
+}
+
 static sl_err read_workers(void *reader) {
     struct reader *r = reader;
     int64_t value;
@@ -239,12 +248,11 @@ static sl_err read_batch(void *reader) {
 }
 
 static sl_err read_lines(struct reader *r) {
-    static const struct sl_lex_line lines[] = {{"model", read_model},   {"schedule", read_schedule},
-                                               {"batch", read_batch},   {"workers", read_workers},
-                                               {"memory", read_memory}, {"stage", read_stage},
-                                               {"bytes", read_bytes},   {"takes", read_times},
-                                               {"nodes", read_nodes},   {"edge", read_edge},
-                                               {"tie", read_tie}};
+    static const struct sl_lex_line lines[] = {
+        {"model", read_model}, {"sizes", read_sizes},     {"schedule", read_schedule},
+        {"batch", read_batch}, {"workers", read_workers}, {"memory", read_memory},
+        {"stage", read_stage}, {"bytes", read_bytes},     {"takes", read_times},
+        {"nodes", read_nodes}, {"edge", read_edge},       {"tie", read_tie}};
     return sl_lex_take_lines(r->lex, lines, SL_COUNT(lines), r);
 }
 
@@ -341,6 +349,8 @@ void sl_plan_write_lines(const struct sl_plan *plan, struct sl_text *out) {
         sl_text_printf(out, " graph \"%016llx\"", (unsigned long long)plan->graph);
     if (plan->model)
         sl_text_put(out, "\n");
+    if (plan->sizes)
+        sl_text_printf(out, "sizes \"%s\"\n", plan->sizes);
     if (plan->schedule)
         sl_text_printf(out, "schedule \"%s\"\n", plan->schedule);
     if (plan->batch)

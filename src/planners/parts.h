@@ -14,6 +14,10 @@ void sl_planners_add_hetpipe(struct sl_search_pool *pool);
 void sl_planners_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool));
 /* Balanced stages of equal width, for every depth and width (uniform.c). */
 void sl_planners_add_uniform(struct sl_search_pool *pool);
+/* Several stages per worker, for the schedules of the query that need it (virtual.c). `each` is
+ * called after each number of stages per worker. */
+void sl_planners_add_virtual(struct sl_search_pool *pool,
+                             void (*each)(struct sl_search_pool *pool));
 /* Variants of the candidates in the pool: no recomputation where the stage should fit without. */
 void sl_planners_add_less_recompute(struct sl_search_pool *pool);
 /* Cuts `order` into at most `stages` runs of nearly equal time; returns how many. */

@@ -127,12 +127,50 @@ static void simulate_others(struct sl_search_pool *pool) {
     sl_planners_add_cuts(pool, simulate_cuts);
 }
 
+/* If nothing was simulated: the reason why the schedule refuses the first candidate. */
+static sl_err why_refused(const struct sl_search_pool *pool) {
+    struct sl_arena scratch = {0};
+    struct sl_candidate_detail detail;
+    struct sl_candidate_score score;
+    if (pool->out->found || pool->out->nearest_found)
+        return SL_OK;
+    if (!pool->at.count)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s finds no layout: the model has %d units to cut, the machine %d devices, "
+                       "and the batch of %lld fits no number of its micro-batches; try another "
+                       "batch, or fewer devices",
+                       pool->query->schedule, pool->query->problem->unit_count,
+                       pool->query->problem->machine->device_count,
+                       (long long)pool->query->problem->batch);
+    sl_search_candidate_expand(&scratch, pool->query->problem, &pool->at.at[0].c, &detail);
+    sl_err err = sl_search_candidate_simulate(&detail, NULL, &score);
+    sl_arena_free(&scratch);
+    return err;
+}
+
+/* Several stages per worker: the cuts of the other planners have one each. */
+static sl_err run_shared(struct sl_search_pool *pool) {
+    struct sl_search_result *out = pool->out;
+    sl_search_pool_progress(pool, "virtual stages");
+    sl_planners_add_virtual(pool, sl_search_pool_simulate);
+    sl_search_hill_climb(pool, "sluice");
+    out->timed_out |= sl_search_query_timed_out(pool->query);
+    const char *one[SL_QUERY_SCHEDULES];
+    out->lower_bound = sl_search_space_bound(pool->query->problem,
+                                             sl_search_query_schedules(pool->query, one), false);
+    sl_err err = why_refused(pool);
+    sl_search_pool_close(pool);
+    return err;
+}
+
 static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out) {
     const struct sl_problem *p = query->problem;
     struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
     struct sl_arena scratch = {0};
     struct sl_search_downsets downsets;
+    if (query->schedule && sl_search_schedule_shares(query->schedule))
+        return run_shared(&pool);
     int max = p->unit_count <= 64 ? 2048 : p->unit_count <= 256 ? 1024 : 0;
     sl_search_downsets_build(&scratch, p, max, &downsets);
     simulate_others(&pool);
@@ -166,6 +204,7 @@ const struct sl_planner sl_planners_sluice = {
     .name = "sluice",
     .brief = "the default: graphs of stages, replicas, recomputation, simulated time",
     .plans_imported = true,
+    .shares_workers = true,
     .replays = 1 << 21,
     .run = run,
 };

@@ -52,6 +52,7 @@ static void put_picture(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_put_string(json, "title", p->title);
     sl_json_put_string(json, "detail", p->detail);
     sl_json_put_bool(json, "measured", p->measured);
+    sl_json_put_bool(json, "sketch", p->sketch);
     sl_json_put_int(json, "end", p->end_ns);
     sl_json_key(json, "critical");
     sl_json_open(json, '[');

@@ -92,8 +92,8 @@ class Panel {
   /* --- elements --- */
   build() {
     const idle = 1 - this.busy.reduce((a, b) => a + b, 0) / (this.end * this.lanes.length || 1);
-    const stats = [['in all', time(this.end)], ['idle', percent(idle)], ['largest peak', size(Math.max(0, ...this.peak))],
-      ['workers', this.lanes.length], ['actions', this.count]];
+    const stats = [['in all', time(this.end)], ['idle', percent(idle)],
+      ...(this.sketch ? [] : [['largest peak', size(Math.max(0, ...this.peak))]]), ['workers', this.lanes.length], ['actions', this.count]];
     const [pass, weight, transfer, gap] = this.critical, total = pass + weight + transfer + gap;
     const parts = [[pass, COLOURS[0], 'passes'], [weight, COLOURS[8], 'reduce and step'], [transfer, '#c0392b', 'messages'], [gap, 'transparent', 'waiting']];
     const split = el('div', { className: 'split', title: parts.filter(p => p[0]).map(p => `${p[2]} ${percent(p[0] / total)}`).join(', ') });
@@ -118,9 +118,9 @@ class Panel {
   }
   table() {
     const rows = this.lanes.map((l, i) => el('tr', {}, ...[`worker ${i}`, l.length / W, time(this.busy[i]), time(this.end - this.busy[i]),
-      percent(1 - this.busy[i] / (this.end || 1)), size(this.peak[i])].map(v => el('td', {}, String(v)))));
+      percent(1 - this.busy[i] / (this.end || 1)), ...(this.sketch ? [] : [size(this.peak[i])])].map(v => el('td', {}, String(v)))));
     return el('details', {}, el('summary', {}, `Numbers of ${this.lanes.length} workers`),
-      el('table', {}, el('thead', {}, el('tr', {}, ...['worker', 'actions', 'busy', 'idle', 'idle share', 'peak memory'].map(h => el('th', { scope: 'col' }, h)))), el('tbody', {}, ...rows)));
+      el('table', {}, el('thead', {}, el('tr', {}, ...['worker', 'actions', 'busy', 'idle', 'idle share', ...(this.sketch ? [] : ['peak memory'])].map(h => el('th', { scope: 'col' }, h)))), el('tbody', {}, ...rows)));
   }
 
   dimmed(lane, i) {
@@ -318,7 +318,7 @@ function describe(hit) {
   const p = hit.panel, l = p.lanes[hit.lane], i = hit.i;
   const name = KINDS[l[i]] + (l[i + 2] >= 0 ? ` ${l[i + 2]}` : '');
   return { name, rows: [['worker', hit.lane], ['stage', p.stages[l[i + 1]]], ...(l[i + 2] >= 0 ? [['micro-batch', l[i + 2]]] : []), ['weight version', l[i + 3]],
-    ['start', time(l[i + 4])], ['end', time(l[i + 4] + l[i + 5])], ['duration', time(l[i + 5])], ['memory of worker', size(l[i + 6])], ['on critical path', l[i + 7] ? 'yes' : 'no']] };
+    ['start', time(l[i + 4])], ['end', time(l[i + 4] + l[i + 5])], ['duration', time(l[i + 5])], ...(p.sketch ? [] : [['memory of worker', size(l[i + 6])]]), ['on critical path', l[i + 7] ? 'yes' : 'no']] };
 }
 function fillDetail(title, rows) {
   detail.hidden = false;
@@ -413,7 +413,7 @@ function verdict() {
   const [a, b] = panels, [m, n] = [steps(a), steps(b)], each = m > 0 && n > 0 && m !== n;
   const [x, y] = each ? [a.end / m, b.end / n] : [a.end, b.end], d = y / x - 1;
   const word = Math.abs(d) < 1e-9 ? 'takes as long as' : d < 0 ? `is ${percent(-d)} faster than` : `is ${percent(d)} slower than`;
-  const tail = each ? ` a step, over ${n} and ${m} steps` : '';
+  const tail = each ? ` a step, over ${n} and ${m} steps` : m > 1 ? ` for ${m} steps` : '';
   return el('div', { className: 'verdict' }, `${b.title} ${word} ${a.title}: ${time(y)} against ${time(x)}${tail}`);
 }
 

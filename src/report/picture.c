@@ -149,6 +149,7 @@ void sl_report_picture_build(struct sl_arena *arena, const struct sl_timeline *t
                                .arrow_count = arrows,
                                .end_ns = timeline->end_ns,
                                .measured = timeline->measured,
+                               .sketch = sl_plan_is_sketch(plan),
                                .pass_ns = path.pass_ns,
                                .weight_ns = path.weight_ns,
                                .transfer_ns = path.transfer_ns,

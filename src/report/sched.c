@@ -90,16 +90,18 @@ void sl_report_sched(const struct sl_sched *sched, struct sl_text *out) {
                    sl_sched_order_of(sched).gradients
                        ? "verified"
                        : "executable; gradients are summed in another order than on one worker");
-    sl_text_put(out, "stage             worker  micro-batches  live  versions  delay  memory of "
-                     "worker\n");
+    bool sketch = sl_plan_is_sketch(plan);
+    sl_text_printf(out, "stage             worker  micro-batches  live  versions  delay%s\n",
+                   sketch ? "" : "  memory of worker");
     for (int i = 0; i < plan->seat_count; i++) {
         const struct sl_seat *seat = &plan->seats[i];
         int64_t live, delay;
         measure(sched, i, &live, &delay);
-        sl_text_printf(out, "%-16s  %6d  %13d  %4lld  %8d  %5lld  %s\n",
-                       plan->stages[seat->stage].name, seat->worker, sched->micros[seat->stage],
-                       (long long)live, sched->pools[i][SL_POOL_WEIGHT].count, (long long)delay,
-                       sl_human_bytes(sl_sched_worker_bytes(sched, seat->worker), bytes));
+        sl_text_printf(
+            out, "%-16s  %6d  %13d  %4lld  %8d  %5lld%s%s\n", plan->stages[seat->stage].name,
+            seat->worker, sched->micros[seat->stage], (long long)live,
+            sched->pools[i][SL_POOL_WEIGHT].count, (long long)delay, sketch ? "" : "  ",
+            sketch ? "" : sl_human_bytes(sl_sched_worker_bytes(sched, seat->worker), bytes));
     }
     if (message_buffers(sched) > 1)
         sl_text_printf(out, "message buffers: up to %d at an end of an edge, per direction\n",

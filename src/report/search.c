@@ -49,6 +49,15 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
     }
 }
 
+/* Of a plan whose workers hold several stages. */
+static int pipelines_of(const struct sl_search *s) {
+    return s->detail.device_count / s->detail.c.ranks;
+}
+
+static int stages_per_rank(const struct sl_search *s) {
+    return s->plan->seat_count / s->plan->worker_count;
+}
+
 /* Stages with larger micro-batches than the smallest of the plan. */
 static void put_sizes(const struct sl_search *s, struct sl_text *out) {
     const struct sl_candidate *c = &s->detail.c;
@@ -154,6 +163,10 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
                    s->detail.c.schedule, (long long)sl_search_candidate_micros(&s->detail),
                    (long long)p->sizes[s->detail.c.size], (long long)p->batch);
+    if (s->detail.c.ranks)
+        sl_text_printf(out, "layout      %d ranks with %d stages each, %d pipeline%s\n",
+                       s->detail.c.ranks, stages_per_rank(s), pipelines_of(s),
+                       pipelines_of(s) == 1 ? "" : "s");
     put_sizes(s, out);
     sl_text_printf(out, "memory      %s of %s on the fullest worker (%s)\n",
                    sl_human_bytes(r->best.score.over_bytes + p->memory[worst], bytes),

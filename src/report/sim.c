@@ -73,16 +73,18 @@ void sl_report_sim_json(const struct sl_report_sim *s, struct sl_text *out) {
 
 static void put_table(const struct sl_report_sim *s, struct sl_text *out) {
     const struct sl_plan *plan = s->sched->plan;
-    sl_text_put(out, "stage             worker  live  versions        busy      bubble  peak\n");
+    bool sketch = sl_plan_is_sketch(plan);
+    sl_text_printf(out, "stage             worker  live  versions        busy      bubble%s\n",
+                   sketch ? "" : "  peak");
     for (int i = 0; i < plan->seat_count; i++) {
         const struct sl_seat *seat = &plan->seats[i];
         char busy[SL_HUMAN_BYTES], bubble[SL_HUMAN_BYTES], peak[SL_HUMAN_BYTES];
-        sl_text_printf(out, "%-16s  %6d  %4lld  %8d  %10s  %10s  %s\n",
+        sl_text_printf(out, "%-16s  %6d  %4lld  %8d  %10s  %10s%s%s\n",
                        plan->stages[seat->stage].name, seat->worker,
                        (long long)s->sim->seats[i].live, s->sched->pools[i][SL_POOL_WEIGHT].count,
                        sl_human_ns(s->sim->seats[i].busy_ns, busy),
-                       sl_human_ns(sl_sim_bubble(s->sim, seat->worker), bubble),
-                       sl_human_bytes(s->sim->seats[i].peak_bytes, peak));
+                       sl_human_ns(sl_sim_bubble(s->sim, seat->worker), bubble), sketch ? "" : "  ",
+                       sketch ? "" : sl_human_bytes(s->sim->seats[i].peak_bytes, peak));
     }
 }
 

@@ -138,6 +138,8 @@ void sl_report_trace(const struct sl_picture *p, struct sl_text *out) {
     sl_json_put_string(&json, "title", p->title);
     sl_json_put_string(&json, "detail", p->detail);
     sl_json_put_bool(&json, "measured", p->measured);
+    if (p->sketch)
+        sl_json_put_bool(&json, "sketch", true);
     sl_json_put_int(&json, "workers", p->lane_count);
     sl_json_put_int(&json, "end_ns", p->end_ns);
     sl_json_key(&json, "critical_ns");

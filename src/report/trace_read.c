@@ -207,6 +207,8 @@ static sl_err read_head(struct reader *r) {
             SL_TRY(sl_json_take_string(&r->json, r->arena, &r->out->detail));
         else if (sl_str_is(key, "measured"))
             SL_TRY(take_bool(r, &r->out->measured));
+        else if (sl_str_is(key, "sketch"))
+            SL_TRY(take_bool(r, &r->out->sketch));
         else if (sl_str_is(key, "end_ns"))
             SL_TRY(take_ns(r, &r->out->end_ns));
         else if (sl_str_is(key, "version"))

@@ -114,14 +114,17 @@ static void offer_group(struct walk *w, const struct sl_action *a) {
 }
 
 /* global_step: STEP waits for the parts of all its groups, a part of the decision for those of its
- * ties. A timeline has no transfer times of parts. So the last part counts as the cause, and the
- * time from it to the step as its transfer. */
+ * ties. A timeline has no transfer times of parts. So in a simulation the last part counts as the
+ * cause, and the time from it to the step as its transfer. A measured action begins a little after
+ * its cause, so that there the latest event is the cause. */
 static void offer_parts(struct walk *w, const struct sl_action *a) {
     const struct sl_timeline *t = w->timeline;
     const struct sl_plan *plan = t->sched->plan;
     int verdict = sl_sched_decision_group(plan);
-    w->best = (struct sl_moment){-1, 0};
-    w->best_ns = -1;
+    if (!t->measured) {
+        w->best = (struct sl_moment){-1, 0};
+        w->best_ns = -1;
+    }
     for (int l = 0; l < t->lane_count; l++)
         for (int64_t i = 0; i < t->lanes[l].count; i++) {
             const struct sl_action *b = &t->lanes[l].at[i].action;

@@ -142,19 +142,64 @@ static bool is_chain(const struct sl_plan *plan) {
     return true;
 }
 
+int sl_sched_gen_depth(const struct sl_plan *plan, enum sl_layout layout) {
+    int width = plan->stages[0].width, pipelines = layout == SL_LAYOUT_CROSS ? width / 2 : width;
+    return pipelines ? plan->worker_count / pipelines : 0;
+}
+
+/* The worker that a replica shares with an earlier stage, or with the other pipeline of a pair. */
+static int shared_worker(const struct sl_plan *plan, enum sl_layout layout, int stage,
+                         int replica) {
+    int n = plan->stage_count, p = sl_sched_gen_depth(plan, layout);
+    if (layout == SL_LAYOUT_CROSS && replica % 2)
+        return plan->stages[n - 1 - stage].workers[replica - 1];
+    int base = layout == SL_LAYOUT_V && stage >= p ? n - 1 - stage : stage % p;
+    return plan->stages[base].workers[replica];
+}
+
+/* If all workers then have as many stages, those of the first p stages are distinct. */
+static sl_err check_places(const struct sl_gen *gen, enum sl_layout layout) {
+    const struct sl_plan *plan = gen->plan;
+    int width = plan->stages[0].width, each = plan->seat_count / plan->worker_count;
+    for (int i = 0; i < plan->stage_count; i++) {
+        const struct sl_stage *stage = &plan->stages[i];
+        if (stage->width != width)
+            return sl_fail(SL_ERR_REFUSED,
+                           "%s needs as many replicas of every stage: %s has %d, %s has %d",
+                           gen->row->name, plan->stages[0].name, width, stage->name, stage->width);
+    }
+    for (int i = 0; i < plan->stage_count; i++)
+        for (int r = 0; r < width; r++) {
+            int want = shared_worker(plan, layout, i, r);
+            if (plan->stages[i].workers[r] != want)
+                return sl_fail(SL_ERR_REFUSED, "%s needs replica %d of stage %s on worker %d",
+                               gen->row->name, r, plan->stages[i].name, want);
+        }
+    for (int w = 0; w < plan->worker_count; w++)
+        if (plan->worker_seat_count[w] != each)
+            return sl_fail(SL_ERR_REFUSED,
+                           "%s needs as many stages on every worker: worker %d has %d, not %d",
+                           gen->row->name, w, plan->worker_seat_count[w], each);
+    return SL_OK;
+}
+
 sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
     const struct sl_plan *plan = gen->plan;
-    int n = plan->stage_count, p = plan->worker_count, width = layout == SL_LAYOUT_CROSS ? 2 : 1;
+    int n = plan->stage_count, width = plan->stages[0].width, p = sl_sched_gen_depth(plan, layout);
     SL_TRY(sl_sched_gen_check_equal(gen));
     if (!is_chain(plan))
         return sl_fail(SL_ERR_REFUSED,
                        "%s needs a chain of stages; zb-graph and graph take any graph",
                        gen->row->name);
-    if (layout == SL_LAYOUT_CROSS && (n != p || n % 2))
+    if (layout == SL_LAYOUT_CROSS && (width % 2 || n != p || n % 2))
         return sl_fail(SL_ERR_REFUSED,
                        "%s needs an even number of stages and as many workers: %d stages, %d "
                        "workers",
-                       gen->row->name, n, p);
+                       gen->row->name, n, plan->worker_count);
+    if (p * (layout == SL_LAYOUT_CROSS ? width / 2 : width) != plan->worker_count)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s needs equal pipelines: %d workers are no multiple of %d replicas",
+                       gen->row->name, plan->worker_count, width);
     if (layout == SL_LAYOUT_V && n != 2 * p)
         return sl_fail(SL_ERR_REFUSED, "%s needs two stages per worker: %d stages, %d workers",
                        gen->row->name, n, p);
@@ -162,16 +207,5 @@ sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout)
         return sl_fail(SL_ERR_REFUSED,
                        "%s needs as many stages on every worker: %d stages, %d workers",
                        gen->row->name, n, p);
-    for (int i = 0; i < n; i++) {
-        const struct sl_stage *stage = &plan->stages[i];
-        int want = layout == SL_LAYOUT_V && i >= p ? n - 1 - i : i % p;
-        bool ok = stage->width == width && stage->workers[0] == want;
-        if (ok && width == 2)
-            ok = stage->workers[1] == n - 1 - i;
-        if (!ok)
-            return sl_fail(SL_ERR_REFUSED, "%s needs stage %s on worker %d%s", gen->row->name,
-                           stage->name, want,
-                           width == 2 ? " and a replica on the opposite one" : ", width 1");
-    }
-    return SL_OK;
+    return check_places(gen, layout);
 }

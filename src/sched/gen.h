@@ -72,7 +72,11 @@ sl_err sl_sched_gen_stream(struct sl_gen *gen);
 /* Domain checks that several rows share. */
 sl_err sl_sched_gen_check_equal(const struct sl_gen *gen);  /* one micro-batch size */
 sl_err sl_sched_gen_check_single(const struct sl_gen *gen); /* one stage per worker */
+/* A chain in this layout, as equal pipelines: replica r of every stage is in pipeline r, or in
+ * pipeline r / 2 of a crossing pair. */
 sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout);
+/* Workers of one such pipeline. */
+int sl_sched_gen_depth(const struct sl_plan *plan, enum sl_layout layout);
 
 int64_t sl_sched_gen_ceil(int64_t a, int64_t b);
 

@@ -29,17 +29,19 @@ struct state {
 static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
     struct state *state = ctx;
     const struct sl_seat *s = &state->gen->plan->seats[seat];
-    int32_t *next = state->next[seat];
-    int32_t share = sl_sched_deps_share(state->gen->micros[s->stage], 2, s->replica);
+    int32_t *next = state->next[seat], width = state->gen->plan->stages[s->stage].width;
+    int32_t share = sl_sched_deps_share(state->gen->micros[s->stage], width, s->replica);
     int p = state->gen->plan->stage_count, count = 0;
     if (next[1] < next[0])
-        out[count++] = (struct sl_offer){
-            {.kind = SL_BACKWARD, .stage = (uint16_t)s->stage, .micro = next[1] * 2 + s->replica},
-            SL_STAGE_MAX + s->stage};
+        out[count++] = (struct sl_offer){{.kind = SL_BACKWARD,
+                                          .stage = (uint16_t)s->stage,
+                                          .micro = next[1] * width + s->replica},
+                                         SL_STAGE_MAX + s->stage};
     if (next[0] < share && next[0] - next[1] < p - s->stage)
-        out[count++] = (struct sl_offer){
-            {.kind = SL_FORWARD, .stage = (uint16_t)s->stage, .micro = next[0] * 2 + s->replica},
-            SL_STAGE_MAX - s->stage};
+        out[count++] = (struct sl_offer){{.kind = SL_FORWARD,
+                                          .stage = (uint16_t)s->stage,
+                                          .micro = next[0] * width + s->replica},
+                                         SL_STAGE_MAX - s->stage};
     return count;
 }
 
@@ -57,7 +59,8 @@ static sl_err iteration(struct sl_gen *gen) {
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     const struct sl_seat *s = &gen->plan->seats[seat];
     int64_t live = gen->plan->stage_count - s->stage;
-    int64_t share = sl_sched_deps_share(gen->micros[0], 2, s->replica);
+    int64_t share =
+        sl_sched_deps_share(gen->micros[0], gen->plan->stages[s->stage].width, s->replica);
     *out = (struct sl_claim){.live = live < share ? live : share, .versions = 1, .delay = 0};
 }
 

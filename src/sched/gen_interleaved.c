@@ -17,32 +17,49 @@ static sl_err check(const struct sl_gen *gen) {
     return SL_OK;
 }
 
-static void put(struct sl_gen *gen, int worker, enum sl_kind kind, int64_t x) {
-    int p = gen->plan->worker_count, v = gen->plan->stage_count / p;
+/* One of the equal pipelines: replica `replica` of every stage, every `width`-th micro-batch. */
+struct pipeline {
+    struct sl_gen *gen;
+    int p, v, replica, width;
+};
+
+static struct pipeline pipeline_of(struct sl_gen *gen, int replica) {
+    int p = sl_sched_gen_depth(gen->plan, SL_LAYOUT_LOOP);
+    return (struct pipeline){gen, p, gen->plan->stage_count / p, replica,
+                             gen->plan->stages[0].width};
+}
+
+static void put(const struct pipeline *l, int rank, enum sl_kind kind, int64_t x) {
+    int p = l->p, v = l->v;
     int64_t chunk = x % (p * v) / p, micro = x / (p * v) * p + x % p;
     if (kind != SL_FORWARD)
         chunk = v - 1 - chunk;
-    sl_sched_gen_put(&gen->workers[worker], kind, (int)chunk * p + worker, (int32_t)micro);
+    struct sl_passes *passes = &l->gen->workers[l->gen->plan->stages[rank].workers[l->replica]];
+    sl_sched_gen_put(passes, kind, (int)chunk * p + rank, (int32_t)(micro * l->width + l->replica));
 }
 
-static int64_t warm_up(const struct sl_gen *gen, int worker) {
-    int64_t p = gen->plan->worker_count, v = gen->plan->stage_count / p;
-    int64_t total = gen->micros[0] * v;
-    int64_t warm = v == 1 ? p - worker - 1 : 2 * (p - worker - 1) + (v - 1) * p;
+static int64_t total_of(const struct pipeline *l) {
+    return (int64_t)l->gen->micros[0] / l->width * l->v;
+}
+
+static int64_t warm_up(const struct pipeline *l, int rank) {
+    int64_t p = l->p, v = l->v, total = total_of(l);
+    int64_t warm = v == 1 ? p - rank - 1 : 2 * (p - rank - 1) + (v - 1) * p;
     return warm < total ? warm : total;
 }
 
 static sl_err iteration(struct sl_gen *gen) {
-    int p = gen->plan->worker_count;
-    for (int r = 0; r < p; r++) {
-        int64_t total = (int64_t)gen->micros[0] * (gen->plan->stage_count / p);
-        int64_t warm = warm_up(gen, r);
-        for (int64_t x = 0; x < warm; x++)
-            put(gen, r, SL_FORWARD, x);
-        for (int64_t x = warm; x < total + warm; x++) {
-            if (x < total)
-                put(gen, r, SL_FORWARD, x);
-            put(gen, r, SL_BACKWARD, x - warm);
+    for (int replica = 0; replica < gen->plan->stages[0].width; replica++) {
+        struct pipeline l = pipeline_of(gen, replica);
+        for (int r = 0; r < l.p; r++) {
+            int64_t total = total_of(&l), warm = warm_up(&l, r);
+            for (int64_t x = 0; x < warm; x++)
+                put(&l, r, SL_FORWARD, x);
+            for (int64_t x = warm; x < total + warm; x++) {
+                if (x < total)
+                    put(&l, r, SL_FORWARD, x);
+                put(&l, r, SL_BACKWARD, x - warm);
+            }
         }
     }
     return SL_OK;
@@ -56,9 +73,10 @@ static int64_t of_chunk(int64_t count, int64_t p, int64_t v, int64_t c) {
 
 /* Just before backward x of the worker, warm_up + x + 1 forwards have run. */
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
-    int64_t p = gen->plan->worker_count, v = gen->plan->stage_count / p, live = 0;
-    int64_t warm = warm_up(gen, gen->plan->seats[seat].worker), total = gen->micros[0] * v;
-    int64_t chunk = gen->plan->seats[seat].stage / p;
+    struct sl_gen own = *gen;
+    struct pipeline l = pipeline_of(&own, gen->plan->seats[seat].replica);
+    int64_t p = l.p, v = l.v, live = 0, stage = gen->plan->seats[seat].stage;
+    int64_t warm = warm_up(&l, (int)(stage % p)), total = total_of(&l), chunk = stage / p;
     for (int64_t x = 0; x <= p * v && x < total; x++) {
         int64_t forwards = warm + x + 1 < total ? warm + x + 1 : total;
         int64_t now = of_chunk(forwards, p, v, chunk) - of_chunk(x, p, v, v - 1 - chunk);

@@ -7,23 +7,33 @@
  */
 #include "sched/gen.h"
 
-struct side { /* the list of one worker */
+struct side { /* the list of one worker: place `rank` of pipeline `replica` */
     struct sl_gen *gen;
-    int worker;
+    int rank, replica, width;
+    struct sl_passes *passes;
     int stage[2];             /* first and second half of the V */
     int32_t f[2], b[2], w[2]; /* next micro-batch of each kind */
     SL_VEC(int) waiting;      /* halves with a deferred W, oldest first */
     int64_t waiting_at;
 };
 
-static struct side side_of(struct sl_gen *gen, int worker) {
-    return (struct side){
-        .gen = gen, .worker = worker, .stage = {worker, gen->plan->stage_count - 1 - worker}};
+static struct side side_of(struct sl_gen *gen, int rank, int replica) {
+    return (struct side){.gen = gen,
+                         .rank = rank,
+                         .replica = replica,
+                         .width = gen->plan->stages[0].width,
+                         .passes = &gen->workers[gen->plan->stages[rank].workers[replica]],
+                         .stage = {rank, gen->plan->stage_count - 1 - rank}};
+}
+
+/* Micro-batches of its pipeline. */
+static int32_t share_of(const struct side *s) {
+    return sl_sched_deps_share(s->gen->micros[0], s->width, s->replica);
 }
 
 static void put(struct side *s, enum sl_kind kind, int c, int32_t micro) {
-    if (micro < s->gen->micros[0]) /* zb-v counts at least 2p-1 micro-batches */
-        sl_sched_gen_put(&s->gen->workers[s->worker], kind, s->stage[c], micro);
+    if (micro < share_of(s)) /* zb-v counts at least 2p-1 micro-batches */
+        sl_sched_gen_put(s->passes, kind, s->stage[c], micro * s->width + s->replica);
 }
 
 static void forward(struct side *s, int c) { put(s, SL_FORWARD, c, s->f[c]++); }
@@ -36,7 +46,7 @@ static void both(struct side *s, int c) {
 }
 
 static void zb_v_worker(struct side *s, int p, int32_t m) {
-    int r = s->worker;
+    int r = s->rank;
     for (int i = 0; i < 2 * (p - r) - 1; i++)
         forward(s, 0);
     for (int i = 0; i < r; i++) {
@@ -69,11 +79,13 @@ static void zb_v_worker(struct side *s, int p, int32_t m) {
 }
 
 static sl_err zb_v(struct sl_gen *gen) {
-    int p = gen->plan->worker_count;
-    for (int r = 0; r < p; r++) {
-        struct side s = side_of(gen, r);
-        zb_v_worker(&s, p, gen->micros[0] > 2 * p - 1 ? gen->micros[0] : 2 * p - 1);
-    }
+    int p = sl_sched_gen_depth(gen->plan, SL_LAYOUT_V);
+    for (int replica = 0; replica < gen->plan->stages[0].width; replica++)
+        for (int r = 0; r < p; r++) {
+            struct side s = side_of(gen, r, replica);
+            int32_t m = share_of(&s);
+            zb_v_worker(&s, p, m > 2 * p - 1 ? m : 2 * p - 1);
+        }
     return SL_OK;
 }
 
@@ -97,7 +109,7 @@ static void oldest_weight(struct side *s) {
 }
 
 static void dualpipe_v_drain(struct side *s, int p) {
-    int r = s->worker;
+    int r = s->rank;
     bool split = false;
     for (int i = 0; i < p - r - 1; i++) { /* B1 F1 B0 */
         backward(s, 1, false);
@@ -119,7 +131,7 @@ static void dualpipe_v_drain(struct side *s, int p) {
 }
 
 static void dualpipe_v_worker(struct side *s, int p, int32_t m) {
-    int r = s->worker;
+    int r = s->rank;
     for (int i = 0; i < 2 * (p - r - 1); i++)
         forward(s, 0);
     for (int i = 0; i < r + 1; i++) {
@@ -141,11 +153,13 @@ static void dualpipe_v_worker(struct side *s, int p, int32_t m) {
 }
 
 static sl_err dualpipe_v(struct sl_gen *gen) {
-    for (int r = 0; r < gen->plan->worker_count; r++) {
-        struct side s = side_of(gen, r);
-        dualpipe_v_worker(&s, gen->plan->worker_count, gen->micros[0]);
-        SL_VEC_FREE(&s.waiting);
-    }
+    int p = sl_sched_gen_depth(gen->plan, SL_LAYOUT_V);
+    for (int replica = 0; replica < gen->plan->stages[0].width; replica++)
+        for (int r = 0; r < p; r++) {
+            struct side s = side_of(gen, r, replica);
+            dualpipe_v_worker(&s, p, share_of(&s));
+            SL_VEC_FREE(&s.waiting);
+        }
     return SL_OK;
 }
 
@@ -163,9 +177,11 @@ static sl_err check_dualpipe_v(const struct sl_gen *gen) {
 
 /* Both stages of a worker together hold 2p micro-batches (zb-v) or 2p+1 (dualpipe-v). */
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
-    int64_t live = 2 * (int64_t)gen->plan->worker_count + (gen->row->iteration == dualpipe_v);
-    (void)seat;
-    live = live < gen->micros[0] ? live : gen->micros[0];
+    int64_t live = 2 * (int64_t)sl_sched_gen_depth(gen->plan, SL_LAYOUT_V) +
+                   (gen->row->iteration == dualpipe_v);
+    int64_t share = sl_sched_deps_share(gen->micros[0], gen->plan->stages[0].width,
+                                        gen->plan->seats[seat].replica);
+    live = live < share ? live : share;
     *out = (struct sl_claim){.live = live, .versions = 1, .delay = 0};
 }
 

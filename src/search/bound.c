@@ -88,6 +88,12 @@ int64_t sl_search_space_bound(const struct sl_problem *p, const char *const *sch
     struct sl_chain c;
     for (const char *const *s = schedules; *s; s++)
         for (int size = p->size_count - 1; size >= 0; size--) {
+            if (sl_search_schedule_shares(
+                    *s)) { /* a worker may have stages from all over the path */
+                int64_t least = sl_search_size_bound(p, size, false);
+                best = least < best ? least : best;
+                continue;
+            }
             sl_search_chain_open(&arena, p, *s, size, 1, &c);
             best = sl_search_chain_bound(&c, sl_search_size_bound(p, size, !c.sync), best);
         }

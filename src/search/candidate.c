@@ -40,24 +40,68 @@ bool sl_search_candidate_check(const struct sl_problem *p, const struct sl_candi
 
 /* ---- workers ---- */
 
+static enum sl_layout layout_of(const struct sl_candidate *c) {
+    const struct sl_schedule *row = sl_sched_row_find(c->schedule);
+    return row ? row->layout : SL_LAYOUT_LOOP;
+}
+
+bool sl_search_schedule_shares(const char *schedule) {
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    return row && (row->layout_chunks || row->layout != SL_LAYOUT_LOOP);
+}
+
+int sl_search_candidate_rank(const struct sl_candidate *c, int stage, int replica) {
+    switch (layout_of(c)) {
+    case SL_LAYOUT_V: return stage < c->ranks ? stage : 2 * c->ranks - 1 - stage;
+    case SL_LAYOUT_CROSS: return replica % 2 ? c->ranks - 1 - stage : stage;
+    default: return stage % c->ranks;
+    }
+}
+
+/* Equal pipelines: replicas of a stage per worker of its rank. */
+static int pipelines_of(const struct sl_candidate *c) {
+    return layout_of(c) == SL_LAYOUT_CROSS ? c->width[0] / 2 : c->width[0];
+}
+
+int sl_search_candidate_devices(const struct sl_candidate *c) {
+    int devices = 0;
+    if (c->ranks)
+        return c->ranks * pipelines_of(c);
+    for (int s = 0; s < c->stage_count; s++)
+        devices += c->width[s];
+    return devices;
+}
+
+static void place_shared(struct sl_candidate_detail *detail) {
+    const struct sl_candidate *c = &detail->c;
+    int pipelines = pipelines_of(c), each = c->width[0] / pipelines;
+    for (int s = 0; s < c->stage_count; s++)
+        for (int r = 0; r < c->width[s]; r++) {
+            int rank = sl_search_candidate_rank(c, s, r);
+            detail->workers[s][r] =
+                c->across ? r / each * c->ranks + rank : rank * pipelines + r / each;
+        }
+}
+
 static void place(struct sl_arena *arena, struct sl_candidate_detail *detail) {
     const struct sl_candidate *c = &detail->c;
     int widest = 0, at = 0;
-    for (int s = 0; s < c->stage_count; s++) {
-        detail->device_count += c->width[s];
+    detail->device_count = sl_search_candidate_devices(c);
+    for (int s = 0; s < c->stage_count; s++)
         widest = c->width[s] > widest ? c->width[s] : widest;
-    }
     detail->device_of = SL_NEW(arena, int, detail->device_count);
     detail->workers = SL_NEW(arena, int *, c->stage_count);
     for (int i = 0; i < detail->device_count; i++)
         detail->device_of[i] = c->order ? c->order[i] : i;
     for (int s = 0; s < c->stage_count; s++)
         detail->workers[s] = SL_NEW(arena, int, c->width[s]);
-    for (int r = 0; r < widest && c->across; r++)
+    if (c->ranks)
+        place_shared(detail);
+    for (int r = 0; r < widest && c->across && !c->ranks; r++)
         for (int s = 0; s < c->stage_count; s++)
             if (r < c->width[s])
                 detail->workers[s][r] = at++;
-    for (int s = 0; s < c->stage_count && !c->across; s++)
+    for (int s = 0; s < c->stage_count && !c->across && !c->ranks; s++)
         for (int r = 0; r < c->width[s]; r++)
             detail->workers[s][r] = at++;
     for (int s = 0; s < c->stage_count; s++)

@@ -39,7 +39,17 @@ struct sl_candidate {
     bool sequential;  /* adds an edge from every stage to the next one */
     bool across;      /* workers in order of replica, then stage; else stage, then replica */
     const int *order; /* [devices used] device of each worker; NULL: 0, 1, 2, ... */
+    /* Workers of one pipeline, if they hold several stages each, in the layout of the schedule's
+     * row; all widths are equal. 0: every stage has workers of its own. */
+    int ranks;
 };
+
+/* Do plans for this schedule put several stages, or replicas of two, on a worker? */
+bool sl_search_schedule_shares(const char *schedule);
+/* The rank of its pipeline that has the replica of a stage. */
+int sl_search_candidate_rank(const struct sl_candidate *c, int stage, int replica);
+/* Devices in use. */
+int sl_search_candidate_devices(const struct sl_candidate *c);
 
 static inline int sl_search_candidate_size(const struct sl_candidate *c, int stage) {
     return c->size_of ? c->size_of[stage] : c->size;

@@ -24,6 +24,8 @@ static int64_t wire_ns(const struct sl_candidate_detail *detail, int s) {
     const struct sl_machine *m = detail->problem->machine;
     double best = 0, link = 0; /* bandwidth: of the fastest link; from the worker before */
     bool within = true;
+    if (detail->c.ranks) /* the worker before it may have the same device */
+        return 0;
     for (int i = 0; i < m->link_count; i++)
         best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
     double bytes = (double)detail->stages[s].in_bytes * (double)size_of(detail, s);
@@ -38,8 +40,47 @@ static int64_t wire_ns(const struct sl_candidate_detail *detail, int s) {
     return (int64_t)floor(1e9 * (double)rounds(detail, s) * bytes / (link > 0 ? link : best));
 }
 
+/* Longest paths from and to a stage, ns. */
+struct wait {
+    int64_t there;  /* forward passes of earlier stages before its first pass begins */
+    int64_t back;   /* backward passes of earlier stages after its last pass */
+    int64_t behind; /* later stages, between forward and backward pass of a micro-batch */
+    int64_t window; /* replicas from here to the sink */
+};
+
+/* Work of the ranks that share stages, with the stages' shortest way there. `wait` may be NULL. */
+static int64_t rank_bound(const struct sl_candidate_detail *detail, const struct wait *wait,
+                          int *stage) {
+    const struct sl_candidate *c = &detail->c;
+    int pairs = sl_search_candidate_devices(c) / c->ranks, each = c->width[0] / pairs;
+    int64_t max = 0;
+    for (int rank = 0; rank < c->ranks; rank++) {
+        int64_t busy = 0, there = INT64_MAX, longest = 0;
+        int slowest = -1;
+        for (int s = 0; s < c->stage_count; s++)
+            for (int r = 0; r < each; r++) {
+                if (sl_search_candidate_rank(c, s, r) != rank)
+                    continue;
+                int64_t own = rounds(detail, s) * pass_ns(detail, s) + detail->stages[s].step;
+                busy += own;
+                if (own > longest || slowest < 0)
+                    slowest = s;
+                longest = own > longest ? own : longest;
+                if (wait && wait[s].there < there)
+                    there = wait[s].there;
+            }
+        busy += wait && there < INT64_MAX ? there : 0;
+        if (busy > max && stage)
+            *stage = slowest;
+        max = busy > max ? busy : max;
+    }
+    return max;
+}
+
 int64_t sl_search_candidate_bottleneck(const struct sl_candidate_detail *detail, int *stage) {
     int64_t max = -1;
+    if (detail->c.ranks)
+        return rank_bound(detail, NULL, stage);
     for (int s = 0; s < detail->c.stage_count; s++) {
         int64_t busy = rounds(detail, s) * pass_ns(detail, s) + detail->stages[s].step +
                        detail->stages[s].reduce;
@@ -65,14 +106,6 @@ int64_t sl_search_async_bound(int64_t busy_ns, int64_t micros, int devices) {
             before = sl_search_async_in_flight(micros, devices);
     return before >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - before) / (double)all);
 }
-
-/* Longest paths from and to a stage, ns. */
-struct wait {
-    int64_t there;  /* forward passes of earlier stages before its first pass begins */
-    int64_t back;   /* backward passes of earlier stages after its last pass */
-    int64_t behind; /* later stages, between forward and backward pass of a micro-batch */
-    int64_t window; /* replicas from here to the sink */
-};
 
 static void find_waits(const struct sl_candidate_detail *detail, bool split, struct wait *out) {
     for (int s = detail->c.stage_count - 1; s >= 0; s--) {
@@ -149,6 +182,10 @@ int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail) {
             all = two > all ? two : all;
         }
         max = all > max ? all : max;
+    }
+    if (detail->c.ranks) {
+        int64_t shared = rank_bound(detail, wait, NULL);
+        max = shared > max ? shared : max;
     }
     free(wait);
     return max;

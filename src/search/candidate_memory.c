@@ -50,7 +50,55 @@ static double memory_of(const struct sl_candidate_detail *detail, int s) {
     return least;
 }
 
+/* ---- stages that share workers ---- */
+
+/* Micro-batches in flight on stage s, on average over the stages of its rank: interleaved and the
+ * Vs bound their sum, chimera the number of each. */
+static double shared_window(const struct sl_candidate_detail *detail, int s, int replica) {
+    const struct sl_candidate *c = &detail->c;
+    const struct sl_schedule *row = sl_sched_row_find(c->schedule);
+    int p = c->ranks, v = c->stage_count / p, rank = sl_search_candidate_rank(c, s, replica);
+    double share =
+        (double)((sl_search_candidate_stage_micros(detail, s) + c->width[s] - 1) / c->width[s]);
+    double live = row->layout == SL_LAYOUT_CROSS ? p - s
+                  : row->layout == SL_LAYOUT_V   ? p + 0.5
+                                                 : (2.0 * (p - rank - 1) + (v - 1.0) * p + 1) / v;
+    return fmin(live, share);
+}
+
+static double shared_bytes(const struct sl_candidate_detail *detail, int rank, int each) {
+    double sum = 0, work = 0;
+    for (int s = 0; s < detail->c.stage_count; s++)
+        for (int r = 0; r < each; r++) {
+            const struct sl_candidate_stage *stage = &detail->stages[s];
+            const struct sl_stage_bytes *b = &stage->bytes;
+            double size = (double)size_of(detail, s), one = (double)b->stash;
+            if (sl_search_candidate_rank(&detail->c, s, r) != rank)
+                continue;
+            double live = shared_window(detail, s, r);
+            sum += (double)(b->params + b->grads + b->state) +
+                   2 * (double)(stage->in_bytes + stage->out_bytes) * size;
+            sum += detail->c.recompute[s] ? live * (double)b->saved : live * one;
+            work = fmax(work, (double)b->work + (detail->c.recompute[s] ? one : 0));
+        }
+    return sum + work;
+}
+
+static double shared_shortfall(const struct sl_candidate_detail *detail) {
+    int pipelines = sl_search_candidate_devices(&detail->c) / detail->c.ranks;
+    double worst = -INFINITY;
+    for (int rank = 0; rank < detail->c.ranks; rank++) {
+        double bytes = shared_bytes(detail, rank, detail->c.width[0] / pipelines);
+        for (int s = 0; s < detail->c.stage_count; s++)
+            if (sl_search_candidate_rank(&detail->c, s, 0) == rank)
+                worst = fmax(worst, bytes - memory_of(detail, s));
+    }
+    return worst;
+}
+
 double sl_search_candidate_shortfall(const struct sl_candidate_detail *detail) {
+    if (detail->c.ranks)
+        return shared_shortfall(detail);
     int64_t *window = calloc((size_t)detail->c.stage_count, sizeof *window);
     double worst = -INFINITY;
     for (int s = detail->c.stage_count - 1; s >= 0; s--) {
@@ -64,6 +112,11 @@ double sl_search_candidate_shortfall(const struct sl_candidate_detail *detail) {
 
 bool sl_search_candidate_drop_recompute(const struct sl_candidate_detail *detail, double scale,
                                         bool *recompute) {
+    if (detail->c.ranks) { /* with it or without it on all stages */
+        for (int s = 0; s < detail->c.stage_count; s++)
+            recompute[s] = detail->c.recompute[s];
+        return false;
+    }
     int64_t *window = calloc((size_t)detail->c.stage_count, sizeof *window);
     bool changed = false;
     for (int s = detail->c.stage_count - 1; s >= 0; s--) {

@@ -118,6 +118,7 @@ sl_err sl_search_candidate_plan(struct sl_arena *arena, const struct sl_candidat
     struct sl_plan draft = {.model = p->model,
                             .node_count = p->graph_nodes,
                             .graph = p->graph_hash,
+                            .sizes = p->sizes_text,
                             .stages = stages,
                             .stage_count = detail->c.stage_count,
                             .edges = detail->edges,
@@ -249,6 +250,9 @@ int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
 /* Are all stages equally wide, and is the candidate large? */
 static bool folds(const struct sl_candidate_detail *detail) {
     enum { SMALL = 30000 };
+    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    if (row && row->layout == SL_LAYOUT_CROSS) /* its pipelines come in pairs */
+        return false;
     bool equal =
         detail->c.width[0] > 1 && !detail->c.size_of && sl_search_candidate_passes(detail) > SMALL;
     for (int s = 0; s < detail->c.stage_count; s++)
@@ -274,16 +278,16 @@ static void fold(struct sl_arena *arena, const struct sl_candidate_detail *detai
     out->problem = share;
     out->folded_from = detail;
     out->c.width = ones;
-    out->device_count = detail->c.stage_count;
+    out->device_count = detail->c.ranks ? detail->c.ranks : detail->c.stage_count;
     out->stages =
         sl_vec_freeze(arena, detail->stages, detail->c.stage_count, sizeof *detail->stages);
     out->device_of = SL_NEW(arena, int, detail->c.stage_count);
     out->workers = SL_NEW(arena, int *, detail->c.stage_count);
     for (int s = 0; s < detail->c.stage_count; s++) {
         ones[s] = 1;
-        out->device_of[s] = detail->device_of[detail->workers[s][0]];
         out->workers[s] = SL_NEW(arena, int, 1);
-        *out->workers[s] = s;
+        *out->workers[s] = detail->c.ranks ? sl_search_candidate_rank(&detail->c, s, 0) : s;
+        out->device_of[*out->workers[s]] = detail->device_of[detail->workers[s][0]];
         out->stages[s].step += detail->stages[s].reduce;
         out->stages[s].reduce = 0;
     }

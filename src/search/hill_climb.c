@@ -68,15 +68,13 @@ static bool move_units(struct climb *c, struct sl_candidate *move) {
 
 static bool change_stages(struct climb *c, struct sl_candidate *move) {
     const struct sl_problem *p = c->pool->query->problem;
-    int used = 0;
-    for (int s = 0; s < move->stage_count; s++)
-        used += c->width[s];
+    int used = sl_search_candidate_devices(move);
     for (int s = 0; s < move->stage_count && !sl_search_query_timed_out(c->pool->query); s++) {
         c->recompute[s] ^= true;
         if (try_move(c, move))
             return true;
         c->recompute[s] ^= true;
-        if (used >= p->machine->device_count || p->straight)
+        if (used >= p->machine->device_count || p->straight || move->ranks)
             continue;
         c->width[s]++;
         if (try_move(c, move))
@@ -141,9 +139,7 @@ static bool change_groups(struct climb *c, struct sl_candidate *move) {
 static bool change_devices(struct climb *c, struct sl_candidate *move) {
     enum { DEVICES_MAX = 64 };
     const struct sl_problem *p = c->pool->query->problem;
-    int used = 0, all = p->machine->device_count;
-    for (int s = 0; s < move->stage_count; s++)
-        used += c->width[s];
+    int used = sl_search_candidate_devices(move), all = p->machine->device_count;
     for (int i = 0; i < used && all <= DEVICES_MAX; i++)
         for (int j = i + 1; j < all && !sl_search_query_timed_out(c->pool->query); j++) {
             int a = c->order[i], b = c->order[j];
@@ -163,9 +159,7 @@ static bool change_devices(struct climb *c, struct sl_candidate *move) {
 static void fill_order(struct climb *c, const struct sl_candidate *from) {
     const struct sl_machine *m = c->pool->query->problem->machine;
     bool *taken = SL_NEW(&c->arena, bool, m->device_count);
-    int used = 0, at = 0;
-    for (int s = 0; s < from->stage_count; s++)
-        used += from->width[s];
+    int used = sl_search_candidate_devices(from), at = 0;
     c->order = SL_NEW(&c->arena, int, m->device_count);
     for (int i = 0; i < used; i++) {
         c->order[at] = from->order ? from->order[i] : i;

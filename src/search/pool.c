@@ -17,11 +17,9 @@ static int device_of(const struct sl_candidate *c, int i) { return c->order ? c-
 /* On a machine of equal devices all placements are equal. */
 static bool same_placement(const struct sl_problem *p, const struct sl_candidate *a,
                            const struct sl_candidate *b) {
-    int used = 0;
+    int used = sl_search_candidate_devices(a);
     if (p->machine->kind_count == 1 && p->machine->hosts_in_all == 1)
         return true;
-    for (int s = 0; s < a->stage_count; s++)
-        used += a->width[s];
     for (int i = 0; i < used; i++)
         if (device_of(a, i) != device_of(b, i))
             return false;
@@ -46,7 +44,7 @@ static bool same(const struct sl_problem *p, const struct sl_candidate *a,
                  const struct sl_candidate *b) {
     size_t stages = (size_t)a->stage_count;
     return a->stage_count == b->stage_count && a->size == b->size &&
-           a->sequential == b->sequential && a->across == b->across &&
+           a->sequential == b->sequential && a->across == b->across && a->ranks == b->ranks &&
            strcmp(a->schedule, b->schedule) == 0 &&
            memcmp(a->width, b->width, sizeof *a->width * stages) == 0 &&
            memcmp(a->recompute, b->recompute, sizeof *a->recompute * stages) == 0 &&
@@ -57,9 +55,7 @@ static bool same(const struct sl_problem *p, const struct sl_candidate *a,
 static struct sl_candidate copy_candidate(struct sl_arena *arena, const struct sl_problem *p,
                                           const struct sl_candidate *c) {
     struct sl_candidate copy = *c;
-    int devices = 0;
-    for (int s = 0; s < c->stage_count; s++)
-        devices += c->width[s];
+    int devices = sl_search_candidate_devices(c);
     copy.stage_of = sl_vec_freeze(arena, c->stage_of, p->unit_count, sizeof *c->stage_of);
     copy.width = sl_vec_freeze(arena, c->width, c->stage_count, sizeof *c->width);
     copy.recompute = sl_vec_freeze(arena, c->recompute, c->stage_count, sizeof *c->recompute);
@@ -98,11 +94,10 @@ static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c)
 void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *c,
                         const char *planner) {
     const struct sl_problem *p = pool->query->problem;
-    int devices = 0;
-    for (int s = 0; s < c->stage_count; s++)
-        devices += c->width[s];
-    if (devices > p->machine->device_count || !is_allowed(p, c))
+    if (sl_search_candidate_devices(c) > p->machine->device_count || !is_allowed(p, c))
         return;
+    if (sl_search_schedule_shares(c->schedule) && !c->ranks)
+        return; /* a plan with one stage per worker would not be what the name says */
     for (int64_t i = 0; i < pool->at.count; i++)
         if (same(p, &pool->at.at[i].c, c))
             return;

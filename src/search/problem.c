@@ -356,6 +356,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
     *p =
         (struct sl_problem){.model = spec->graph->name,
                             .graph_hash = sl_graph_model_hash(spec->graph),
+                            .sizes_text = sl_graph_sizes_text(arena, spec->graph),
                             .graph_nodes = spec->graph->forward_count,
                             .machine = spec->machine,
                             .batch = spec->batch,

@@ -58,8 +58,9 @@ enum sl_recompute { SL_RECOMPUTE_MAY, SL_RECOMPUTE_NEVER, SL_RECOMPUTE_ALWAYS };
 
 struct sl_problem {
     const char *model;
-    int graph_nodes;     /* forward nodes; 0: no graph */
-    uint64_t graph_hash; /* sl_plan.graph */
+    int graph_nodes;        /* forward nodes; 0: no graph */
+    uint64_t graph_hash;    /* sl_plan.graph */
+    const char *sizes_text; /* sl_plan.sizes */
     const struct sl_unit *units;
     int unit_count;
     const struct sl_search_tensor *tensors;

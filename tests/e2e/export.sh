@@ -13,7 +13,7 @@ sizes=V=256,T=32,L=6,C=64,H=4,K=2,F=96
     --straight --whole-layers -o "$dir/x.plan" --quiet >/dev/null || fail "plan"
 
 # megatron: six layers, E first, L last
-"$SLUICE" export "$dir/x.plan" --set "$sizes" --to megatron -o "$dir/megatron" || fail "megatron"
+"$SLUICE" export "$dir/x.plan" --to megatron -o "$dir/megatron" || fail "megatron"
 layout=$(sed -n "s/^--pipeline-model-parallel-layout '\(.*\)'$/\1/p" "$dir/megatron")
 [[ $layout == E*L ]] || fail "layout '$layout'"
 layers=$(tr '|' '\n' <<<"$layout" | sed -n 's/^E\{0,1\}t\*\{0,1\}\([0-9]*\)L\{0,1\}$/\1/p' |
@@ -24,7 +24,7 @@ stages=$(grep -c '^stage ' "$dir/x.plan")
 grep -qx -- "--pipeline-model-parallel-size $stages" "$dir/megatron" || fail "size"
 
 # torchtitan: TOML with a list per stage
-"$SLUICE" export "$dir/x.plan" --set "$sizes" --to torchtitan -o "$dir/titan.toml" || fail "torchtitan"
+"$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan.toml" || fail "torchtitan"
 grep -q '^pipeline_parallel_schedule = "1F1B"$' "$dir/titan.toml" || fail "torchtitan's schedule"
 if python3 -c 'import tomllib' 2>/dev/null; then
     python3 - "$dir/titan.toml" "$stages" <<'PY' || fail "torchtitan's lists"
@@ -61,7 +61,7 @@ refused() { # REASON ARGS...
     [ $rc = 1 ] || fail "$*: exit $rc"
     grep -q "$reason" "$dir/why" || fail "$*: $(cat "$dir/why")"
 }
-refused "nodes" "$dir/x.plan" --to megatron # another size of the model
+refused "nodes" "$dir/x.plan" --set L=5 --to megatron # another size of the model
 "$SLUICE" plan mmt --machine laptop --batch 8 --schedule 1f1b --straight --planner graphpipe -o "$dir/mmt.plan" --quiet \
     >/dev/null || fail "plan of mmt"
 refused "in a row only" "$dir/mmt.plan" --to megatron

@@ -43,12 +43,24 @@ static const struct sl_plan *draw_chain(struct sl_arena *arena, struct dice *dic
     must(sl_plan_chain(arena, p * v, p, row->layout, &plan));
     struct sl_stage *stages = SL_NEW(arena, struct sl_stage, plan->stage_count);
     memcpy(stages, plan->stages, sizeof *stages * (size_t)plan->stage_count);
+    /* equal pipelines: those of pipeline k on workers k p to k p + p - 1, or in turn */
+    int pipelines = dice_below(dice, 2) ? 1 : 1 + (int)dice_below(dice, 3);
+    bool in_turn = dice_below(dice, 2);
     for (int i = 0; i < plan->stage_count; i++) {
+        int each = stages[i].width, *workers = SL_NEW(arena, int, each *pipelines);
+        for (int r = 0; r < each * pipelines; r++) {
+            int rank = stages[i].workers[r % each];
+            workers[r] = in_turn ? rank * pipelines + r / each : r / each * p + rank;
+        }
+        stages[i].workers = workers;
+        stages[i].width = each * pipelines;
         set_bytes(&stages[i]);
         stages[i].recompute = dice_below(dice, 8) == 0;
     }
     struct sl_plan draft = *plan;
     draft.stages = stages;
+    draft.worker_count = p * pipelines;
+    draft.memory_bytes = NULL;
     must(sl_plan_build(arena, &draft, &plan));
     return plan;
 }

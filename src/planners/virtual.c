@@ -1,0 +1,225 @@
+/* Several stages per worker (virtual stages): interleaved, zb-v, dualpipe-v, chimera.
+ *
+ * Stages of nearly equal time in one topological order are placed by the layout of the schedule's
+ * row, for every depth, number of stages per worker, number of equal pipelines and micro-batch
+ * size; recomputation on all stages or on none. The simulation chooses among them.
+ *
+ * A worker holds many micro-batches of many stages, so the tensors at the borders need much memory.
+ * Every cut is also tried with borders only where few bytes cross: between the parts of a
+ * transformer layer, not within one. */
+#include "planners/parts.h"
+
+#include <string.h>
+
+struct virtual_stages {
+    struct sl_search_pool *pool;
+    const struct sl_schedule *row;
+    int *order, *stage_of, *width; /* [units] */
+    bool *recompute;               /* [units] */
+    bool *narrow;                  /* [units] may a stage begin at this position of the order? */
+    bool only_narrow;
+    int *piece_of;     /* [position] units between two borders are one piece */
+    int64_t *piece_ns; /* [pieces] */
+    int *run_of;       /* [pieces] */
+    int piece_count;
+};
+
+/* ---- cuts ---- */
+
+/* Bytes per sample that cross each border, by differences. */
+static void find_narrow(struct sl_arena *arena, struct virtual_stages *v) {
+    enum { REACH = 8 }; /* units before and after, about a layer */
+    const struct sl_problem *p = v->pool->query->problem;
+    int n = p->unit_count, *place = SL_NEW(arena, int, n + 1);
+    int64_t *bytes = SL_NEW(arena, int64_t, n + 2), sum = 0;
+    for (int i = 0; i < n; i++)
+        place[v->order[i]] = i;
+    for (int t = 0; t < p->tensor_count; t++) {
+        int last = place[p->tensors[t].from];
+        for (int i = 0; i < p->tensors[t].to_count; i++)
+            last = place[p->tensors[t].to[i]] > last ? place[p->tensors[t].to[i]] : last;
+        bytes[place[p->tensors[t].from] + 1] += p->tensors[t].sample_bytes;
+        bytes[last + 1] -= p->tensors[t].sample_bytes;
+    }
+    for (int i = 0; i < n; i++)
+        bytes[i] = sum += bytes[i];
+    for (int i = 1; i < n; i++) {
+        int low = i > REACH ? i - REACH : 1, high = i + REACH < n ? i + REACH : n - 1;
+        v->narrow[i] = true;
+        for (int k = low; k <= high; k++)
+            v->narrow[i] &= bytes[i] <= bytes[k];
+    }
+}
+
+static void find_pieces(struct virtual_stages *v, int size) {
+    const struct sl_problem *p = v->pool->query->problem;
+    const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
+    v->piece_count = 0;
+    for (int i = 0; i < p->unit_count; i++) {
+        if (!i || !v->only_narrow || v->narrow[i])
+            v->piece_ns[v->piece_count++] = 0;
+        const struct sl_unit_time *own = &t[v->order[i]];
+        v->piece_of[i] = v->piece_count - 1;
+        v->piece_ns[v->piece_count - 1] += own->f + own->i + own->w;
+    }
+}
+
+/* Greedy runs of at most `limit` ns, or of one piece; returns how many. */
+static int runs(struct virtual_stages *v, int64_t limit) {
+    int64_t sum = 0;
+    int run = 0;
+    for (int i = 0; i < v->piece_count; i++) {
+        if (i && sum + v->piece_ns[i] > limit) {
+            run++;
+            sum = 0;
+        }
+        sum += v->piece_ns[i];
+        v->run_of[i] = run;
+    }
+    return run + 1;
+}
+
+/* Halves the run with most pieces. */
+static void halve(struct virtual_stages *v) {
+    int best = 0, most = 0, length = 0;
+    for (int i = 0; i < v->piece_count; i++) {
+        length = i && v->run_of[i] == v->run_of[i - 1] ? length + 1 : 1;
+        best = length > most ? i : best;
+        most = length > most ? length : most;
+    }
+    for (int i = best - most / 2 + 1; i < v->piece_count; i++)
+        v->run_of[i]++;
+}
+
+/* Exactly so many stages, the longest as short as it can be. */
+static bool cut_exactly(struct virtual_stages *v, int size, int stages) {
+    const struct sl_problem *p = v->pool->query->problem;
+    int64_t low = 0, high = 0;
+    find_pieces(v, size);
+    if (stages > v->piece_count)
+        return false;
+    for (int i = 0; i < v->piece_count; i++)
+        high += v->piece_ns[i];
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        *(runs(v, middle) <= stages ? &high : &low) = middle;
+    }
+    for (int count = runs(v, high); count < stages; count++)
+        halve(v);
+    for (int i = 0; i < p->unit_count; i++)
+        v->stage_of[v->order[i]] = v->run_of[v->piece_of[i]];
+    return true;
+}
+
+/* ---- candidates ---- */
+
+/* May this many pipelines of so many workers share the micro-batches? */
+static bool takes(const struct virtual_stages *v, int64_t micros, int ranks, int pipelines) {
+    int workers = ranks * pipelines;
+    int64_t replicas = v->row->layout == SL_LAYOUT_CROSS ? 2 * pipelines : pipelines;
+    if (workers > v->pool->query->problem->machine->device_count || micros < replicas)
+        return false;
+    if (v->row->micros_divide && micros % workers)
+        return false;
+    return micros >= (int64_t)v->row->micros_per_worker * workers;
+}
+
+static void add(struct virtual_stages *v, struct sl_candidate *c, int pipelines) {
+    int width = v->row->layout == SL_LAYOUT_CROSS ? 2 * pipelines : pipelines;
+    for (int s = 0; s < c->stage_count; s++)
+        v->width[s] = width;
+    for (int with = 0; with < 2; with++) {
+        memset(v->recompute, with, sizeof *v->recompute * (size_t)c->stage_count);
+        for (int across = 0; across < (pipelines > 1 ? 2 : 1); across++) {
+            c->across = across;
+            sl_search_pool_add(v->pool, c, "sluice");
+        }
+    }
+}
+
+/* The most pipelines, and the most that are a power of two. */
+static void add_depth(struct virtual_stages *v, struct sl_candidate *c, int chunks) {
+    const struct sl_problem *p = v->pool->query->problem;
+    int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
+    int most = 0, power = 0, max = p->straight ? 1 : p->machine->device_count / c->ranks;
+    for (int n = 1; n <= max; n++)
+        if (takes(v, micros, c->ranks, n)) {
+            most = n;
+            power = n & (n - 1) ? power : n;
+        }
+    c->stage_count = c->ranks * chunks;
+    for (int narrow = 0; narrow < 2 && most; narrow++) {
+        v->only_narrow = narrow;
+        if (!cut_exactly(v, c->size, c->stage_count))
+            return;
+        add(v, c, most);
+        if (power && power != most)
+            add(v, c, power);
+    }
+}
+
+/* All depths of a small machine; of a large one 2^k and 3 * 2^k. */
+static bool tries_depth(const struct virtual_stages *v, int depth) {
+    enum { SMALL = 16 };
+    int devices = v->pool->query->problem->machine->device_count, odd = depth / (depth & -depth);
+    if (v->row->layout == SL_LAYOUT_CROSS && depth % 2)
+        return false;
+    if (depth == 1 && devices > 1) /* no pipeline */
+        return false;
+    return devices <= SMALL || odd == 1 || odd == 3 || depth == devices;
+}
+
+/* Stages per worker: of a V two, of crossing pipelines one and its opposite. */
+static bool tries_chunks(const struct virtual_stages *v, int chunks) {
+    enum { SMALL = 8 };
+    int odd = chunks / (chunks & -chunks);
+    switch (v->row->layout) {
+    case SL_LAYOUT_V: return chunks == 2;
+    case SL_LAYOUT_CROSS: return chunks == 1;
+    default: return chunks > 1 && (chunks <= SMALL || odd == 1 || odd == 3 || odd == 5);
+    }
+}
+
+static void add_row(struct virtual_stages *v, const char *schedule,
+                    void (*each)(struct sl_search_pool *pool)) {
+    const struct sl_problem *p = v->pool->query->problem;
+    struct sl_candidate c = {.stage_of = v->stage_of,
+                             .width = v->width,
+                             .recompute = v->recompute,
+                             .schedule = schedule};
+    for (int chunks = 1; chunks <= p->unit_count; chunks++) {
+        if (!tries_chunks(v, chunks) || sl_search_query_timed_out(v->pool->query))
+            continue;
+        for (c.size = 0; c.size < p->size_count; c.size++)
+            for (c.ranks = 1; c.ranks <= p->machine->device_count && c.ranks <= p->unit_count;
+                 c.ranks++)
+                if (tries_depth(v, c.ranks) &&
+                    !sl_search_pool_cannot_win(v->pool, schedule, c.size))
+                    add_depth(v, &c, chunks);
+        each(v->pool);
+    }
+}
+
+void sl_planners_add_virtual(struct sl_search_pool *pool,
+                             void (*each)(struct sl_search_pool *pool)) {
+    const struct sl_problem *p = pool->query->problem;
+    struct sl_arena arena = {0};
+    const char *one[SL_QUERY_SCHEDULES];
+    struct virtual_stages v = {.pool = pool,
+                               .order = SL_NEW(&arena, int, p->unit_count + 1),
+                               .stage_of = SL_NEW(&arena, int, p->unit_count + 1),
+                               .width = SL_NEW(&arena, int, p->unit_count + 1),
+                               .narrow = SL_NEW(&arena, bool, p->unit_count + 1),
+                               .piece_of = SL_NEW(&arena, int, p->unit_count + 1),
+                               .piece_ns = SL_NEW(&arena, int64_t, p->unit_count + 1),
+                               .run_of = SL_NEW(&arena, int, p->unit_count + 1),
+                               .recompute = SL_NEW(&arena, bool, p->unit_count + 1)};
+    SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, v.order));
+    find_narrow(&arena, &v);
+    for (const char *const *name = sl_search_query_schedules(pool->query, one); *name; name++) {
+        v.row = sl_sched_row_find(*name);
+        if (sl_search_schedule_shares(*name))
+            add_row(&v, *name, each);
+    }
+    sl_arena_free(&arena);
+}
