@@ -1,6 +1,8 @@
 /* From a timeline to a picture. */
 #include "report/picture.h"
 
+#include "report/critical.h"
+
 /* The colour-blind safe palette of Okabe and Ito. */
 static const struct {
     const char *hex;
@@ -136,7 +138,7 @@ void sl_report_picture_build(struct sl_arena *arena, const struct sl_timeline *t
     m.bars = SL_NEW(arena, struct sl_bar, bars);
     m.arrows = SL_NEW(arena, struct sl_arrow, arrows);
     fill(&m);
-    sl_sched_timeline_critical(arena, timeline, &path);
+    sl_report_timeline_critical(arena, timeline, &path);
     mark_path(arena, &m, &path);
     *out = (struct sl_picture){.title = title,
                                .detail = detail,

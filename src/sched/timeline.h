@@ -26,21 +26,10 @@ struct sl_timeline {
     bool measured; /* by a run; else predicted */
 };
 
-/* The critical path: the chain of actions and transfers that determines the length of the run. Each
- * starts when the one before it ends. In a measured timeline there are gaps between them. */
 struct sl_moment {
     int lane;
     int64_t span; /* a SEND stands for its transfer */
 };
-
-struct sl_critical {
-    const struct sl_moment *at;
-    int64_t count;
-    int64_t pass_ns, weight_ns, transfer_ns; /* F B I W RECOMPUTE; REDUCE STEP PREDICT; messages */
-    int64_t gap_ns;                          /* end_ns less all of these */
-};
-void sl_sched_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
-                                struct sl_critical *out);
 
 /* The other end of a SEND or RECV, by name; false when the timeline has none. */
 struct sl_matches; /* of a timeline */

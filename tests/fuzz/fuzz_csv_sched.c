@@ -2,6 +2,7 @@
  * survive a round trip. */
 #include "fuzz/meter.h"
 #include "interop/torch_csv.h"
+#include "report/critical.h"
 #include "sim/sim.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static void check(struct sl_arena *arena, const struct sl_sched *passes) {
         return;
     SL_ASSERT(sl_sim_run(arena, sched, &opts, &sim) == SL_OK);
     struct sl_critical path;
-    sl_sched_timeline_critical(arena, sim->timeline, &path);
+    sl_report_timeline_critical(arena, sim->timeline, &path);
     SL_ASSERT(path.gap_ns == 0);
     for (int comms = 0; comms < 2; comms++) {
         struct sl_text text = {0};

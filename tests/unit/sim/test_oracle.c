@@ -1,5 +1,6 @@
 /* The simulator against the slow one on random plans, schedules, costs, networks and modes: every
  * start and end of every action and transfer, the peaks, and that the critical path has no gap. */
+#include "report/critical.h"
 #include "sched/deps.h"
 #include "sched/slots.h"
 #include "sim/sim.h"
@@ -94,7 +95,7 @@ static void compare(const struct sched_case *c, uint64_t at, const struct sl_sim
 static void check_critical(const struct sched_case *c, uint64_t at, const struct sl_sim *sim) {
     struct sl_arena arena = {0};
     struct sl_critical path;
-    sl_sched_timeline_critical(&arena, sim->timeline, &path);
+    sl_report_timeline_critical(&arena, sim->timeline, &path);
     if (path.gap_ns) {
         print_error("gap %lld of %lld\n", (long long)path.gap_ns, (long long)sim->end_ns);
         fail_case(c, at, "the critical path");

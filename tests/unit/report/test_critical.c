@@ -1,6 +1,7 @@
 /* The critical path of a measured timeline: actions begin a little after their cause, and the path
  * still has almost no gap. Measured timelines are simulated ones with every start a little late. */
 #include "base/rng.h"
+#include "report/critical.h"
 #include "sched/schedule.h"
 #include "sim/sim.h"
 
@@ -48,7 +49,7 @@ static void check(const char *name, int stages, bool global_step, uint64_t seed)
     assert_int_equal(sl_sim_run(&arena, sched, &how, &sim), SL_OK);
     struct sl_timeline measured = *sim->timeline;
     delay_starts(&measured, seed);
-    sl_sched_timeline_critical(&arena, &measured, &path);
+    sl_report_timeline_critical(&arena, &measured, &path);
     if (path.gap_ns > path.count * LATE_NS)
         fail_msg("%s, %d stages, global step %d: the path waits %lld of %lld ns in %lld actions",
                  name, stages, global_step, (long long)path.gap_ns, (long long)measured.end_ns,

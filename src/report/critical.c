@@ -5,9 +5,10 @@
  *                     buffer; for REDUCE the last member; for STEP with global_step the last part
  *       a transfer:   the action before its SEND; the action before its RECV; the wire
  */
+#include "report/critical.h"
+
 #include "base/vec.h"
 #include "sched/deps.h"
-#include "sched/timeline.h"
 
 struct walk {
     const struct sl_timeline *timeline;
@@ -264,8 +265,8 @@ static void add_time(struct sl_critical *out, const struct sl_span *span, int64_
     out->gap_ns -= ns;
 }
 
-void sl_sched_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
-                                struct sl_critical *out) {
+void sl_report_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
+                                 struct sl_critical *out) {
     struct walk w = {.timeline = timeline};
     struct sl_moment at;
     int64_t until = timeline->end_ns, max = 0;
