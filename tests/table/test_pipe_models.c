@@ -122,7 +122,7 @@ struct counts {
     int ran, refused;
 };
 
-/* A short run tries one of so many combinations. */
+/* A short run tries one of this many combinations. */
 static int share(void) { return is_full() ? 1 : ranks_comm() ? 211 : 17; }
 
 static void check_model(const struct model *model, int index, struct counts *counts) {

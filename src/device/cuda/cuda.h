@@ -5,7 +5,8 @@
  * opened (device/module_cuda.c); no other code knows CUDA.
  *
  *   sl_program --bind--> sl_exec: a kernel per instruction; scratch; 16-bit copies of weights
- *   run(phase) --------> the phase's kernels on the compute stream; as a CUDA graph after the first time
+ *   run(phase) --------> the phase's kernels on the compute stream; as a CUDA graph after
+ *                         the first time
  *
  * A kernel launches on call->stream and returns at once. Each operand is fp32, bf16, fp16 or
  * int32: a kernel accepts any mixture, adds in fp32 and rounds once, when it stores. Results do
@@ -164,8 +165,9 @@ sl_err sl_cuda_predict(struct sl_device *device, const struct sl_step_item *item
                        double ahead);
 sl_err sl_cuda_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count);
 sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item);
-/* halves.c. sl_cuda_touch: this memory was written or freed, so its 16-bit copy is out of date. */
+/* halves.c. This memory was written: its 16-bit copy is out of date. */
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
+/* This memory will be freed: frees its copy. */
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
 /* The up-to-date 16-bit copy of these weights, for a kernel that writes both; NULL: there is none.
  */
@@ -175,6 +177,7 @@ struct sl_weights { /* one version of the weights */
     const void *at;
     int64_t size_bytes;
 };
+/* The 16-bit copy of these weights; converts them if it is out of date. */
 sl_err sl_cuda_halves(struct sl_cuda_device *cuda, struct sl_weights weights, enum sl_half half,
                       void **out);
 /* cast.cu: converts fp32 to 16 bits. */

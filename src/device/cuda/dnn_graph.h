@@ -2,7 +2,7 @@
  *
  *   struct sl_dnn_graph g = {0};
  *   sl_dnn_tensor x = sl_cuda_dnn_memory(&g, ...);   a tensor in memory, with an id
- *   sl_cuda_dnn_matmul(&g, x, w, y); ...             the first failure is kept; later calls do nothing
+ *   sl_cuda_dnn_matmul(&g, x, w, y); ...             keeps the first failure; later calls do nothing
  *   sl_cuda_dnn_plan(&g, handle)                     an engine for the graph; SL_ERR_REFUSED: none
  *   sl_cuda_dnn_run(&g, handle, &binding)            addresses by id
  */

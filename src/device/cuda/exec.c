@@ -1,11 +1,11 @@
-/* Programs on the GPU: binding, running phases, graphs.
+/* Programs on the GPU: binding, running phases, CUDA graphs.
  *
  *   a phase with these slabs    1st time   launched kernel by kernel (plans and libraries warm up)
  *                               2nd time   recorded as a graph, then launched
  *                               later      the graph is launched
  *
- * What must not be baked into a graph is done before it: the 16-bit copy of the weights when they
- * changed, and what dropout draws from.
+ * Work that a graph would freeze is done before it: the 16-bit copy of changed weights, and the
+ * state of dropout's generator.
  */
 #include "device/cuda/cuda.h"
 #include "pass/holes.h"
@@ -23,28 +23,27 @@ struct key {
 
 struct graph {
     struct key key;
-    cudaGraphExec_t exec; /* NULL: seen once */
+    cudaGraphExec_t exec; /* NULL: this phase ran once with these arguments */
 };
 
 struct sl_exec {
     const struct sl_program *program;
-    struct sl_instr
-        *instrs; /* as in the program, weights read in 16 bits where kernels want that */
+    struct sl_instr *instrs; /* the program's; weights have 16 bits for kernels that want that */
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
     struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
-    int64_t copies_at; /* in scratch: the images that a phase W reads turned, one by one */
-    struct sl_hole
-        *holes;   /* [instr_count]: where those that need much have their scratch instead */
-    bool halved;  /* products read weights in 16 bits, */
-    void *halves; /* of the version of the run at hand */
+    int64_t copies_at; /* offset in scratch of the transposed images that phase W reads */
+    /* [instr_count]: free range of the slab that an instruction with large scratch uses instead */
+    struct sl_hole *holes;
+    bool halved;  /* products read 16-bit weights, */
+    void *halves; /* of the version of the current run */
     struct sl_cuda_draw *draw;
     bool draws;
     struct graph graphs[MAX_GRAPHS];
     int graph_count;
-    cudaEvent_t *events; /* [instr_count + 1] when times were asked for */
+    cudaEvent_t *events; /* [instr_count + 1], if instructions are timed */
 };
 
 void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
@@ -131,8 +130,8 @@ static int64_t image_bytes(const struct sl_cuda_turn *turn) {
     return (2 * turn->image.numel + 255) / 256 * 256;
 }
 
-/* Scratch is shared by all instructions; who needs much takes a hole of the slot, if there is one.
- */
+/* All instructions share scratch. An instruction that needs much uses a free range of the slab, if
+ * there is one. */
 static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
     struct sl_lives *lives = sl_pass_lives_open(exec->program);
     exec->holes = zeroed((size_t)exec->program->instr_count, sizeof *exec->holes);
@@ -196,7 +195,7 @@ static void *address(const struct sl_exec *exec, const struct sl_operand *operan
     return (char *)args->base[operand->space] + operand->offset;
 }
 
-/* Where phase W has its turned copy of the image, NULL: it has none. */
+/* The transposed copy of the image for phase W; NULL: none. */
 static void *copy_of(const struct sl_exec *exec, int value) {
     int64_t at = exec->copies_at;
     for (int i = 0; i < exec->layout.turn_count; i++) {
@@ -235,7 +234,8 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     return exec->kernels[index]->run(&call);
 }
 
-/* Images that cross the stage's border. One that phase W reads is on its way by then. */
+/* Transposes the images that come from or go to other stages. Phase W reads a copy, because the
+ * image itself is being sent by then. */
 static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                           const struct sl_device_args *args, bool at_end) {
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
@@ -264,7 +264,7 @@ static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec
     return turn_images(cuda, exec, args, true);
 }
 
-/* With somebody looking at what every instruction made. */
+/* Calls the watcher after every instruction. */
 static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                              const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
@@ -277,7 +277,7 @@ static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *
     return turn_images(cuda, exec, args, true);
 }
 
-/* With the time of every instruction. */
+/* Measures the time of every instruction. */
 static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
                            const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
@@ -320,7 +320,7 @@ static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
 
 /* ---- graphs ---- */
 
-/* The entry of these arguments; a new one is empty. NULL: there are too many. */
+/* The entry for these arguments; a new one is empty. NULL: the table is full. */
 static struct graph *find_graph(struct sl_exec *exec, const struct sl_device_args *args,
                                 bool *fresh) {
     struct key key;
@@ -345,7 +345,8 @@ static sl_err record(struct sl_cuda_device *cuda, const struct sl_exec *exec,
     cudaGraph_t made = NULL;
     SL_TRY(SL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
     sl_err err = launch_all(cuda, exec, args);
-    cudaError_t ended = cudaStreamEndCapture(stream, &made); /* fails, too, where that has */
+    /* also fails if the recording has failed */
+    cudaError_t ended = cudaStreamEndCapture(stream, &made);
     if (err == SL_OK)
         err = sl_cuda_check(ended, "cudaStreamEndCapture");
     if (err == SL_OK)

@@ -1,6 +1,6 @@
-/* The GPUs of this computer: what the runtime and NVML know of them.
+/* The GPUs of this host, from the CUDA runtime and NVML.
  *
- * NVML comes with the driver, not with the toolkit; it is loaded by name, and without it links stay
+ * NVML comes with the driver, not with the toolkit. It is loaded by name; without it the links are
  * unknown.
  */
 #include "device/cuda/cuda.h"
@@ -18,7 +18,7 @@ struct nvml {
     int (*pcie_lanes)(void *gpu, unsigned *out);
 };
 
-/* Bytes per second and direction. */
+/* Bytes per second of one link in one direction. */
 static double nvlink_rate(unsigned version) { return version < 5 ? 25e9 : 50e9; }
 
 static double pcie_rate(unsigned generation, unsigned lanes) {
@@ -68,8 +68,8 @@ static double attribute(enum cudaDeviceAttr which, int index) {
     return cudaDeviceGetAttribute(&value, which, index) == cudaSuccess ? value : 0;
 }
 
-/* Of compute capability 9, which is what the kernels are built for: a multiprocessor does 128
- * multiply-adds of fp32 and 2048 of bf16 a cycle. */
+/* The kernels are built for compute capability 9: there a multiprocessor does 128 fp32 and 2048
+ * bf16 multiply-adds per cycle. */
 static void find_one(int index, struct sl_device_facts *out) {
     struct cudaDeviceProp prop;
     *out = (struct sl_device_facts){.processors = 0};

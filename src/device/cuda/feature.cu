@@ -1,8 +1,8 @@
-/* dropout and alpha_dropout: the mask is that of op/dropout.h, drawn anew wherever it is needed.
- * rope: rotations of pairs of features by an angle that depends on the position. */
+/* dropout and alpha_dropout: the mask of op/dropout.h, recomputed by every kernel that needs it.
+ * rope: rotates pairs of features by an angle that depends on the position. */
 #include "device/cuda/kernels.cuh"
 
-/* Philox 4x32-10, as base/rng.c; word index & 3 of draw index / 4. */
+/* Philox 4x32-10, as in base/rng.c: word (index & 3) of draw (index / 4). */
 static __device__ uint32_t draw_u32(uint64_t seed, uint64_t stream, uint64_t index) {
     uint64_t block = index >> 2;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -79,7 +79,7 @@ struct turn {
     bool half, inverse;
 };
 
-/* A thread per pair; angles in double, as they grow with the position. */
+/* A thread per pair. Angles grow with the position, so they are computed in double. */
 static __global__ void rope(array y, array x, turn z, i64 pairs, bool add) {
     GRID_LOOP(p, pairs) {
         i64 i = p % (z.d / 2), head = p / (z.d / 2), t = head / z.h % z.t;
@@ -109,7 +109,7 @@ static sl_err k_rope(const sl_cuda_call *call) {
 /* ---- dot_interaction (DLRM): products of all pairs of features ---- */
 
 static __device__ void pair_at(i64 p, bool self, i64 *i, i64 *j) {
-    i64 row = self ? 0 : 1, first = 0; /* row i has i (+ 1) pairs */
+    i64 row = self ? 0 : 1, first = 0; /* row i has i pairs, with `self` i + 1 */
     while (first + row + self <= p) {
         first += row + self;
         row++;
@@ -118,7 +118,7 @@ static __device__ void pair_at(i64 p, bool self, i64 *i, i64 *j) {
     *j = p - first;
 }
 
-struct crossing { /* per sample: `pairs` of `features` of size n */
+struct crossing { /* per sample: `pairs` products of two of `features` vectors of size n */
     i64 pairs, features, n;
     bool self, add;
 };

@@ -1,4 +1,4 @@
-/* Fingerprints: every 16-bit word is mixed with its place, and all are added; zeros add nothing. */
+/* Fingerprints: the sum of all 16-bit words, each mixed with its index. Zeros add nothing. */
 #include "device/cuda/fingerprint.h"
 #include "device/cuda/kernels.cuh"
 
@@ -9,7 +9,7 @@ static __device__ unsigned long long mixed(unsigned long long word, i64 place) {
     return x ^ x >> 32;
 }
 
-/* A block per row, by turns. */
+/* A block per row; blocks iterate if there are more rows. */
 static __global__ void add_rows(sl_cuda_rows r, int which, sl_fingerprint *out) {
     unsigned long long sum = 0, nonzero = 0;
     i64 words = r.row_bytes / 2;
@@ -22,7 +22,7 @@ static __global__ void add_rows(sl_cuda_rows r, int which, sl_fingerprint *out) 
             nonzero += word != 0;
         }
     }
-    atomicAdd(&out->sum, sum); /* integers: any order */
+    atomicAdd(&out->sum, sum); /* integers: the order does not matter */
     atomicAdd(&out->nonzero, nonzero);
 }
 

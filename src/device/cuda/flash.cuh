@@ -1,14 +1,15 @@
 /* Tiles of 64 x 64 bf16 or fp16 (HALF: enum sl_half) for Hopper's tensor cores (wgmma): loading,
  * fragments, products.
  *
- * A tile has 64 rows of 128 bytes in shared memory, from a multiple of 1024 bytes on; the 16-byte
- * piece c of row r lies at place c xor (r mod 8). That is the layout "swizzled by 128 bytes", which
- * serves as right side of a product both as it is and turned.
+ * A tile has 64 rows of 128 bytes in shared memory, aligned to 1024 bytes. The 16-byte piece c of
+ * row r is stored at place c xor (r mod 8). This is the 128-byte swizzled layout of wgmma; it
+ * serves as right operand as it is and transposed.
  *
- * Of each warp's 16 rows, lane l has, with g = l / 4, t = l % 4:
+ * Of the 16 rows of a warp, lane l holds, with g = l / 4, t = l % 4:
  *   A [16,16]   {g, 2t}  {g+8, 2t}  {g, 2t+8}  {g+8, 2t+8}     two neighbours each
  *   C [16,8]    {g, 2t} {g, 2t+1} {g+8, 2t} {g+8, 2t+1}        times 8 for 64 columns
- * Two neighbouring C, rounded, are an A: products are chained without leaving registers.
+ * Two neighbouring C, rounded, are an A: the result of one product is the left operand of the next
+ * without leaving registers.
  */
 #ifndef SL_DEVICE_CUDA_FLASH_CUH
 #define SL_DEVICE_CUDA_FLASH_CUH
@@ -18,7 +19,7 @@
 typedef uint16_t half16;
 
 enum { TILE = 64, GROUPS = 2, FLASH_THREADS = 128 * GROUPS, TILE_BYTES = TILE * 128 };
-enum { BLOCK = TILE * GROUPS }; /* rows of a block: 64 of each of its warpgroups */
+enum { BLOCK = TILE * GROUPS }; /* rows of a block: 64 per warpgroup */
 
 static const float log2_e = 1.4426950408889634f;
 
@@ -30,8 +31,8 @@ static __device__ __forceinline__ uint32_t piece_at(uint32_t tile, int row, int 
     return tile + row * 128 + ((piece ^ (row & 7)) << 4);
 }
 
-/* Rows [first, first + 64) of a matrix, by all threads of the block; rows from `rows_` on are zero.
- */
+/* All threads of the block load rows [first, first + 64) of a matrix; rows from `rows_` on become
+ * 0. */
 static __device__ __forceinline__ void load_tile(uint32_t tile, const half16 *from, int stride,
                                                  int first, int rows_) {
     enum { AT_ONCE = FLASH_THREADS / 8 };
@@ -47,7 +48,7 @@ static __device__ __forceinline__ void load_tile(uint32_t tile, const half16 *fr
     }
 }
 
-/* All loads of this block are there, and the tensor cores see them. */
+/* Waits for all loads of this block and makes them visible to the tensor cores. */
 static __device__ __forceinline__ void arrive() {
     asm volatile("cp.async.wait_all;\nfence.proxy.async.shared::cta;\n" ::: "memory");
     __syncthreads();
@@ -67,7 +68,7 @@ template <int HALF> static __device__ __forceinline__ uint32_t pack(float low, f
  * Its four warps take part, each with 16 rows of c. They are asynchronous: between start() and
  * finish() nobody touches c, a or the tiles. */
 
-/* A tile as the tensor cores want it: groups of eight rows 1024 bytes apart, swizzled by 128. */
+/* The wgmma descriptor of a tile: groups of eight rows, 1024 bytes apart, 128-byte swizzle. */
 static __device__ __forceinline__ uint64_t describe(uint32_t tile) {
     return (uint64_t)((tile & 0x3FFFF) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
@@ -78,7 +79,7 @@ static __device__ __forceinline__ void start() {
 static __device__ __forceinline__ void send() {
     asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
-/* Until all but the last `left` that were sent are done. */
+/* Waits until at most `left` of the submitted products are running. */
 template <int left> static __device__ __forceinline__ void finish() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(left) : "memory");
 }
@@ -96,7 +97,7 @@ template <int left> static __device__ __forceinline__ void finish() {
     " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "           \
     "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
 
-/* c [64,64] = a b' of 16 columns, both in shared memory, or c += that. */
+/* c [64,64] = or += a b' for 16 columns of a and b, both in shared memory. */
 #define MULTIPLY_SHARED(type_)                                                                     \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" PRODUCT_OF(                          \
                      type_) "%32, %33, p, 1, 1, 0, 0;\n}\n"                                        \
@@ -110,7 +111,7 @@ static __device__ __forceinline__ void multiply(float c[8][4], uint64_t a, uint6
         MULTIPLY_SHARED("bf16");
 }
 
-/* c [64,64] += a b, a [64,16] in registers, b's rows are its columns. */
+/* c [64,64] += a b, with a [64,16] in registers and b [16,64] in shared memory. */
 #define MULTIPLY_KEPT(type_)                                                                       \
     asm volatile(PRODUCT_OF(type_) "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"                      \
                  : EACH_OF_C                                                                       \
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void times(float c[8][4], const uint32_t a[4][
         multiply<HALF>(c, a[k], describe(b + 16 * 128 * k));
 }
 
-/* A result as the left side of the next product. */
+/* Converts a result to the left operand of the next product. */
 template <int HALF>
 static __device__ __forceinline__ void round_rows(uint32_t a[4][4], const float p[8][4]) {
 #pragma unroll
@@ -151,7 +152,7 @@ static __device__ __forceinline__ void round_rows(uint32_t a[4][4], const float 
     }
 }
 
-/* c [16,64] times `by`, to rows from `first` on that are below `rows_`. */
+/* Stores c [16,64] times `by` to the rows from `first` on that are below `rows_`. */
 template <int HALF>
 static __device__ __forceinline__ void store_rows(half16 *to, i64 stride, int first, int rows_,
                                                   const float c[8][4], float by0, float by1) {
@@ -167,7 +168,7 @@ static __device__ __forceinline__ void store_rows(half16 *to, i64 stride, int fi
     }
 }
 
-/* Over the four lanes that share a row of C. */
+/* Sum over the four lanes that share a row of C. */
 static __device__ __forceinline__ float quad_sum(float v) {
     v += __shfl_xor_sync(~0u, v, 1);
     return v + __shfl_xor_sync(~0u, v, 2);
@@ -177,13 +178,13 @@ static __device__ __forceinline__ float quad_max(float v) {
     return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
 }
 
-/* Hide what query t may not see among the keys of a tile: key j stays if j < last, j <= t + ahead
+/* Which keys of a tile are hidden from query t: key j is visible if j < last, j <= t + ahead
  * (causal) and mask[j]. */
 struct veil {
     const int32_t *mask;
     int last, ahead;
     bool causal;
-    /* Is anything hidden between the queries from t on and the keys from j on? */
+    /* Is any key of the tile from j on hidden from a query of the tile from t on? */
     __device__ __forceinline__ bool touches(int t, int j) const {
         return mask || j + TILE > last || (causal && j + TILE - 1 > t + ahead);
     }
@@ -196,15 +197,15 @@ static __device__ __forceinline__ veil veil_of(const att &z, i64 b) {
     return {z.mask ? z.mask + b * z.s : NULL, (int)z.s, (int)(z.s - z.t), z.causal};
 }
 
-/* How many tiles of keys the queries [first, first + 64) see. */
+/* The number of tiles of keys that the queries [first, first + 64) attend to. */
 static __device__ __forceinline__ int key_tiles(const att &z, int first) {
     int end = first + TILE + (int)(z.s - z.t);
     end = z.causal && end < z.s ? end : (int)z.s;
     return end > 0 ? (end + TILE - 1) / TILE : 0;
 }
 
-/* With shared memory for so many tiles and four rows of floats, more than blocks have by default.
- */
+/* Launches with shared memory for `tiles` tiles and four rows of floats, which is more than the
+ * default limit. */
 template <class K>
 static sl_err flash_launch(const sl_cuda_call *call, K kernel, dim3 grid, int tiles, const att &z) {
     int bytes = tiles * TILE_BYTES + 4 * TILE * (int)sizeof(float);

@@ -1,9 +1,9 @@
-/* attention on tensor cores, backward: one kernel for dq and one for dk and dv, each of which makes
- * the scores anew. Nothing is added to by two blocks, so the result is the same every time.
+/* attention on tensor cores, backward: a kernel for dq and a kernel for dk and dv; both recompute
+ * the scores. No two blocks add to the same result, so it is deterministic.
  *
- *   back_q   64 queries a block, walks over keys       s = q k'   dp = dy v'   dq += ds k
- *   back_k   64 keys a block, walks over queries       s' = k q'  dp' = v dy'  dv += p' dy  dk +=
- * ds' q
+ *   back_q   64 queries a block, iterates over keys      s = q k'   dp = dy v'   dq += ds k
+ *   back_k   64 keys a block, iterates over queries      s' = k q'  dp' = v dy'  dv += p' dy
+ *                                                        dk += ds' q
  */
 #include "device/cuda/flash.cuh"
 
@@ -24,7 +24,7 @@ static __device__ __forceinline__ void to_p(float s[8][4], const float lse[2], f
             s[n][e] = power_of_2(s[n][e] * by - lse[e / 2]);
 }
 
-/* s is p; it becomes ds, without the factor `scale`, which is left for the end. */
+/* Replaces p in s by ds, without the factor `scale`, which is applied at the end. */
 static __device__ __forceinline__ void to_ds(float s[8][4], const float dp[8][4],
                                              const float dots[2]) {
 #pragma unroll
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void to_ds(float s[8][4], const float dp[8][4]
             s[n][e] *= dp[n][e] - dots[e / 2];
 }
 
-/* The lane's two rows of lse (times log2 e) and of dots. */
+/* Reads lse (times log2 e) and dots of the lane's two rows. */
 static __device__ __forceinline__ void read_stats(const att &z, i64 b, i64 h, i64 t, float lse[2],
                                                   float dots[2]) {
     for (int half = 0; half < 2; half++) {
@@ -105,12 +105,12 @@ template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 2) b
 
 /* ---- keys ---- */
 
-struct query_tiles { /* two of each, one behind the other */
+struct query_tiles { /* two tiles of each, contiguous */
     uint32_t q, dy;
     float *lse, *dots; /* [2][TILE] */
 };
 
-/* The queries [t, t + 64) of head h; beyond the last, lse is infinite and p hence 0. */
+/* Loads the queries [t, t + 64) of head h. After the last query lse is infinite, so that p is 0. */
 static __device__ __forceinline__ void load_queries(const att &z, const query_tiles &s, int which,
                                                     i64 b, i64 h, int t) {
     int y_row = (int)(z.hq * z.d);
@@ -126,7 +126,7 @@ static __device__ __forceinline__ void load_queries(const att &z, const query_ti
     }
 }
 
-/* As hide_keys, to_p and to_ds, of rows of keys: queries are columns. */
+/* Like hide_keys, to_p and to_ds, but rows are keys and columns are queries. */
 static __device__ __forceinline__ void hide_queries(float s[8][4], const veil &over, int j, int t) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
@@ -157,9 +157,9 @@ static __device__ __forceinline__ void to_ds_turned(float dp[8][4], const float 
     }
 }
 
-/* The walk of a block of keys over the queries of all heads that read them. */
+/* The iteration of a block of keys over the queries of all heads that read them. */
 struct walk {
-    int start, each, count; /* first query; tiles of a head; tiles in all */
+    int start, each, count; /* first query; tiles per head; tiles of all heads */
 };
 static __device__ __forceinline__ walk walk_of(const att &z, const veil &over, int first) {
     walk w = {z.causal && first > over.ahead ? (first - over.ahead) / TILE * TILE : 0};
@@ -198,7 +198,7 @@ template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 1) b
         uint32_t q = in.q + now * TILE_BYTES, dy = in.dy + now * TILE_BYTES;
         if (i + 1 < w.count)
             load_queries(z, in, !now, b, h + (i + 1) / w.each, w.start + (i + 1) % w.each * TILE);
-        if (!z.causal || t + TILE - 1 + over.ahead >= mine) { /* else these queries see none */
+        if (!z.causal || t + TILE - 1 + over.ahead >= mine) { /* else no query attends to a key */
             float s[8][4], dp[8][4];
             start();
             times_turned<HALF>(s, k, q);

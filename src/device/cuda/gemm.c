@@ -1,9 +1,10 @@
 /* Products by cuBLASLt. The library is column-major: y' = b' a', so its A is our b.
  *
- * The heuristic's first choice decides the bits of a shape. Among its next ones there often is a
- * faster algorithm that adds in the same order: the first time that a large product is run, those
- * that split the sums as it does are tried on the operands at hand, and the fastest that gives the
- * same bits is kept. So the clock decides about time alone. */
+ * The heuristic's first algorithm defines the bits of a shape. Often a faster algorithm adds in
+ * the same order. When a large product runs for the first time, the algorithms that split sums
+ * like the first one are tried on its operands; the fastest that gives the same bits is kept. So
+ * measured time affects speed only, not results.
+ */
 #include "device/cuda/gemm.h"
 #include "device/cuda/fingerprint.h"
 
@@ -11,10 +12,11 @@
 #include <string.h>
 
 enum {
-    OFFERS = 12,      /* algorithms that are asked for, */
-    TURNS = 4,        /* how often each is timed, */
-    ENOUGH = 1 << 20, /* and from how many results on: another order of sums shows in some */
-    GAIN_PERCENT = 1, /* less is noise */
+    OFFERS = 12, /* algorithms to request */
+    TURNS = 4,   /* timed runs of each */
+    /* Nonzero results needed to tune: among so many, another order of sums changes some bits. */
+    ENOUGH = 1 << 20,
+    GAIN_PERCENT = 1, /* a smaller gain is noise */
 };
 
 struct plan {
@@ -62,7 +64,7 @@ void sl_cuda_gemms_close(struct sl_cuda_gemms *gemms) {
     free(gemms);
 }
 
-struct side { /* a matrix as the library sees it */
+struct side { /* a matrix as the library expects it */
     int half; /* enum sl_half */
     int64_t rows, cols, ld, stride;
 };
@@ -113,7 +115,7 @@ static sl_err make_desc(const struct sl_cuda_device *cuda, struct plan *p) {
     SL_TRY(SL_CUBLAS(                                                                              \
         cublasLtMatmulPreferenceSetAttribute((prefer_), (attr_), &(value_), sizeof(value_))))
 
-/* How an algorithm splits the sums: in how many parts, and how these come together. */
+/* How an algorithm splits the sums: the number of parts and how it adds them. */
 struct split {
     int32_t parts;
     uint32_t scheme;
@@ -130,7 +132,7 @@ static struct split split_of(const cublasLtMatmulAlgo_t *algo) {
     return split;
 }
 
-/* The heuristic's first choice, and those of the next that may give the same bits. */
+/* Keeps the heuristic's first algorithm and those of the others that may give the same bits. */
 static void keep_offers(struct plan *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
     for (int i = 0; i < count; i++) {
         if (results[i].state != CUBLAS_STATUS_SUCCESS)
@@ -143,7 +145,7 @@ static void keep_offers(struct plan *p, const cublasLtMatmulHeuristicResult_t *r
     }
 }
 
-/* Nothing is no error but "not supported". */
+/* If the heuristic finds no algorithm, the shape is not supported; that is no error. */
 static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
                      cublasLtMatmulPreference_t prefer) {
     uint64_t workspace = (uint64_t)cuda->workspace_bytes;
@@ -237,7 +239,7 @@ static sl_err print_of(struct sl_cuda_device *cuda, const struct plan *p,
     return sl_cuda_fingerprint_take(cuda->print, rows, saves ? 2 : 1, io->stream, out);
 }
 
-/* The least of a few times, in milliseconds, and what came of it. */
+/* The minimum of a few times, in milliseconds, and the fingerprint of the result. */
 static sl_err try_offer(struct sl_cuda_device *cuda, const struct plan *p,
                         const struct sl_gemm_io *io, int offer, float *least_ms,
                         struct sl_fingerprint *print) {
@@ -255,9 +257,9 @@ static sl_err try_offer(struct sl_cuda_device *cuda, const struct plan *p,
     return SL_OK;
 }
 
-/* Only where trying again and again leaves the operands as they were (nothing is added to what is
- * there or written over what is read), no graph is being recorded, and the results can tell: zeros
- * are the same in any order. Else it is tried again with the next operands. */
+/* Tunes a product, unless repeated runs would change its operands (it accumulates, or overwrites an
+ * input), a graph is being recorded, or too few results are nonzero: 0 is the sum of zeros in any
+ * order. In these cases the next call tries again. */
 static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_gemm_io *io) {
     enum cudaStreamCaptureStatus recording;
     struct sl_fingerprint first, print;
@@ -272,7 +274,7 @@ static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_
     best_ms = best_ms * (100 - GAIN_PERCENT) / 100;
     for (int i = 1; i < p->offer_count; i++) {
         if (try_offer(cuda, p, io, i, &ms, &print) != SL_OK)
-            continue; /* an offer that is none; what is broken shows below */
+            continue; /* this algorithm does not run; a broken device is detected below */
         if (print.sum == first.sum && print.nonzero == first.nonzero && ms < best_ms) {
             p->algo = p->offers[i];
             best_ms = ms;

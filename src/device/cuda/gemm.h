@@ -1,7 +1,7 @@
 /* Products by cuBLASLt: y[m,n] = op(a) op(b) in row-major order, in batches, with an epilogue.
  *
- * A plan (descriptors and an algorithm with the bits of the one that the heuristic names first) is
- * made once per shape and kept by the device: the same shape gives the same bits on any stage.
+ * A plan (descriptors and an algorithm that gives the bits of the heuristic's first one) is made
+ * once per shape and kept by the device. The same shape gives the same bits on any stage.
  * Reductions with atomics are excluded.
  */
 #ifndef SL_DEVICE_CUDA_GEMM_H
@@ -21,30 +21,30 @@ enum sl_gemm_tail {
     SL_GEMM_DGELU,     /* y = product * gelu'(aux) */
 };
 
-/* The key of a plan: compared byte by byte, so it starts as zeros. */
+/* The key of a plan. It is compared byte by byte, so initialise it with zeros. */
 struct sl_gemm {
     int64_t m, n, k;
-    int64_t lda, ldb, ldy; /* elements from row to row as stored */
+    int64_t lda, ldb, ldy; /* elements from one stored row to the next */
     int64_t batch, stride_a, stride_b, stride_y;
     int32_t ta, tb;
-    int32_t half_in, half_out; /* enum sl_half, of a and b; of y, c and bias */
+    int32_t half_in, half_out; /* enum sl_half of a and b; of y, c and bias */
     int32_t tail;              /* enum sl_gemm_tail */
-    int32_t align;             /* bytes, of all pointers */
+    int32_t align;             /* alignment of all pointers in bytes */
 };
 
 struct sl_gemm_io {
     const void *a, *b;
-    const void *c; /* y = product + beta c; may be y */
+    const void *c; /* y = product + beta c; c may be y */
     void *y;
     const void *bias;
-    void *aux; /* read by DGELU, else written */
+    void *aux; /* DGELU reads it, others write it */
     float beta;
     cudaStream_t stream;
 };
 
-/* Row strides of packed matrices. */
+/* Sets the row strides of packed matrices. */
 void sl_cuda_gemm_pack(struct sl_gemm *gemm);
-/* Has the library an algorithm for it? */
+/* Does the library have an algorithm for it? */
 bool sl_cuda_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm);
 sl_err sl_cuda_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
                         const struct sl_gemm_io *io);

@@ -1,9 +1,9 @@
-/* Squared norms of tensors in the canonical order of optim/norm.h, and muon's step.
+/* Squared norms of tensors in the order of optim/norm.h, and muon's step.
  *
  *   1024 elements -> a warp: lane l takes x[l], x[l+32], ...      level 0: blocks
  *   1024 sums     -> a block: adjacent pairs, level by level      levels 1, 2: groups, tensors
  *
- * A group of 1024 sums is a node of the tree, since it begins at a multiple of a power of two.
+ * A group of 1024 sums begins at a multiple of a power of two, so it is a node of the tree.
  */
 #include "device/cuda/gemm.h"
 #include "device/cuda/kernels.cuh"
@@ -59,7 +59,8 @@ static __global__ void norm_blocks(const tensor *list, int count, i64 blocks, do
         sums[block] = sum;
 }
 
-/* sums[0, n) in adjacent pairs; an odd last one moves up unchanged. n <= GROUP threads. */
+/* Adds sums[0, n) in adjacent pairs, level by level; an odd last one moves up unchanged. n <=
+ * GROUP threads. */
 static __device__ double pairs(double mine, i64 n) {
     __shared__ double s[GROUP];
     i64 i = threadIdx.x;
@@ -93,7 +94,7 @@ static __global__ void norm_tensors(const tensor *list, const double *from, doub
         to[blockIdx.x] = t->count ? sum : 0;
 }
 
-struct layout { /* of the room */
+struct layout { /* offsets in the scratch memory */
     i64 blocks, groups, table, block_sums, group_sums, sums, bytes;
 };
 
@@ -127,7 +128,7 @@ static sl_err fill_table(const sl_norm_item *items, int count, tensor *table) {
     return SL_OK;
 }
 
-/* Leaves the sums in device memory at *out. */
+/* *out points to the sums in device memory. */
 static sl_err norms(sl_cuda_device *cuda, const sl_norm_item *items, int count, double **out) {
     layout l = layout_of(items, count);
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
@@ -174,7 +175,7 @@ struct muon {
     cudaStream_t stream;
 };
 
-struct matrix { /* X is turned when it has more rows than columns */
+struct matrix { /* one matrix; transposed if it has more rows than columns */
     i64 rows, cols, count;
     __device__ __forceinline__ i64 place(i64 i) const {
         return rows > cols ? i % cols * rows + i / cols : i;

@@ -1,10 +1,10 @@
-/* Weights in 16 bits: every slab of weights that products read has a copy, so that a pass may read
- * another version than the one before it at no cost. An optimizer step writes a copy that is fresh
- * along with the weights: 2 bytes of traffic per weight and step. Behind any other write to the
- * slab it is made anew by the first pass that reads it.
+/* 16-bit copies of weights. Every version of the weights that products read has its own copy, so
+ * that a pass may read another version than the pass before it without converting. An optimizer
+ * step writes the weights and an up-to-date copy together: 2 bytes of traffic per weight and step.
+ * After any other write to the weights, the first pass that reads them converts again.
  *
- * Copies are allocated by the first pass that reads a version, which is in the first steps; they
- * live until the slab is freed, so that graphs may hold their addresses.
+ * The first pass that reads a version allocates its copy; that happens in the first steps. A copy
+ * lives until the weights are freed, so graphs may contain its address.
  */
 #include "device/cuda/cuda.h"
 
@@ -37,7 +37,7 @@ void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at) {
     for (int i = 0; i < cuda->slab_count; i++)
         if (cuda->slabs[i].at == at) {
-            cudaFree(cuda->slabs[i].halves); /* waits for whoever still reads it */
+            cudaFree(cuda->slabs[i].halves); /* waits for kernels that still read it */
             cuda->slabs[i--] = cuda->slabs[--cuda->slab_count];
         }
 }

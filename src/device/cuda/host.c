@@ -1,4 +1,4 @@
-/* The module's entry, and what it borrows from the program: the record of errors. */
+/* The module's entry, and its use of the program's error record. */
 #include "device/cuda/host.h"
 
 #include "device/cuda/cuda.h"

@@ -1,7 +1,7 @@
-/* The border between the program and the module libsluice_cuda.so.
+/* The interface between the program and the module libsluice_cuda.so.
  *
- * The program looks the one exported function up and calls it once. What the module needs of the
- * program comes in through `host`; everything else it uses is compiled into it.
+ * The program looks up the one exported function and calls it once. The module gets functions of
+ * the program through `host`; all other code that it uses is compiled into it.
  */
 #ifndef SL_DEVICE_CUDA_HOST_H
 #define SL_DEVICE_CUDA_HOST_H
@@ -13,9 +13,10 @@
 enum { SL_CUDA_MODULE_VERSION = 4 };
 
 struct sl_cuda_host {
-    int version;                            /* SL_CUDA_MODULE_VERSION of the program */
-    size_t device_row_bytes, program_bytes; /* of its structs: both must be built alike */
-    void (*set_message)(const char *text);  /* of the calling thread's error */
+    int version; /* SL_CUDA_MODULE_VERSION of the program */
+    /* sizes of its structs: program and module must agree */
+    size_t device_row_bytes, program_bytes;
+    void (*set_message)(const char *text); /* sets the error message of the calling thread */
     void (*assert_fail)(const char *expr, const char *file, int line); /* does not return */
     void (*out_of_memory)(size_t size_bytes);                          /* does not return */
 };
@@ -26,7 +27,7 @@ struct sl_cuda_module {
     const struct sl_ipc_row *ipc;
 };
 
-/* NULL when the module was built for another program. */
+/* Returns NULL if the module was built for another version of the program. */
 typedef const struct sl_cuda_module *sl_cuda_module_fn(const struct sl_cuda_host *host);
 #define SL_CUDA_MODULE_SYMBOL "sl_cuda_module"
 

@@ -1,11 +1,11 @@
-/* Pooling over images and the gradient of global_avgpool; gradients gather, so that nothing is
- * added to by two threads. */
+/* Pooling over images and the gradient of global_avgpool. A thread gathers the gradient of its
+ * pixel, so no two threads add to the same element. */
 #include "device/cuda/kernels.cuh"
 
 struct window {
     i64 planes, h, w, oh, ow;
     i64 kernel[2], stride[2], pad[2];
-    bool include; /* count padding, of a mean */
+    bool include; /* a mean counts padding */
 };
 
 static window window_of(const union sl_attr *attr, const sl_shape *x, const sl_shape *y) {
@@ -18,7 +18,7 @@ static window window_of(const union sl_attr *attr, const sl_shape *x, const sl_s
     return w;
 }
 
-struct span { /* rows or columns of an image */
+struct span { /* a range of rows or columns of an image */
     int from, to;
 };
 static __device__ span clip(int at, int stride, int pad, int kernel, int size) {
@@ -46,7 +46,7 @@ static __global__ void maxpool(array y, int32_t *index, array x, window w) {
     }
 }
 
-/* Windows that hold pixel p: those from at.from to at.to. */
+/* The windows that contain pixel p: at.from to at.to. */
 static __device__ span windows_of(int p, int stride, int pad, int kernel, int count) {
     int last = (p + pad) / stride, first = (p + pad - kernel + stride) / stride;
     if (p + pad - kernel + 1 <= 0)
@@ -54,7 +54,7 @@ static __device__ span windows_of(int p, int stride, int pad, int kernel, int co
     return {first, last + 1 < count ? last + 1 : count};
 }
 
-/* A thread per pixel looks through the windows that hold it, row by row. */
+/* A thread per pixel visits the windows that contain it, row by row. */
 static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, window w, bool add) {
     GRID_LOOP(i, w.planes * w.h * w.w) {
         i64 plane = i / (w.h * w.w) * w.oh * w.ow, pixel = i % (w.h * w.w);
@@ -73,7 +73,7 @@ static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, wind
  *
  * I: what counts threads; divisions of 64 bits would take longer than all the rest. */
 
-template <class I> struct spot { /* the i-th of them in images of h x w */
+template <class I> struct spot { /* position of element i in images of h x w */
     I col, image, row, column;
     __device__ __forceinline__ spot(I i, i64 n, i64 h, i64 w)
         : col(i % (I)(n / 8) * 8), image(i / (I)(n / 8)), row(image / (I)w), column(image % (I)w) {
@@ -82,7 +82,7 @@ template <class I> struct spot { /* the i-th of them in images of h x w */
     }
 };
 
-/* The largest so far and where it was; a NaN wins. */
+/* Keeps the maximum and its index; a NaN wins. */
 static __device__ __forceinline__ void take_larger(eight &max, int32_t *best, const eight &e,
                                                    int32_t at) {
     for (int k = 0; k < 8; k++)

@@ -1,10 +1,10 @@
-/* Memory of a GPU that two processes of one host use: CUDA IPC, on one GPU or on two that reach
- * each other.
+/* GPU memory that two processes of one host share: CUDA IPC, on one GPU or on two GPUs with peer
+ * access.
  *
- * A handle maps the whole block that the driver cut the memory from: blocks are of 2 MiB, and
- * memory that is shared has its own. A process cannot open its own handles, and what a handle of
- * another host or container opens is not said: so a random number at its beginning, which the door
- * names, too, must be found there.
+ * A handle maps the whole block of the driver that contains the memory. Blocks have 2 MiB, so
+ * shared memory is allocated in blocks of its own. A process cannot open its own handles, and
+ * opening a handle of another host or container is not always an error. Therefore the memory
+ * begins with a random number that the receiver compares with the one it was told.
  */
 #include "device/ipc.h"
 #include "device/cuda/cuda.h"
@@ -20,7 +20,7 @@ enum { BLOCK = 2 << 20 };
 struct door {
     cudaIpcMemHandle_t handle;
     uint64_t token;
-    char host[48]; /* the same in all processes of a host, until it starts anew */
+    char host[48]; /* the boot id: equal in all processes of a host until it reboots */
 };
 _Static_assert(sizeof(struct door) <= SL_IPC_DOOR, "a door has its place");
 
@@ -63,7 +63,7 @@ static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_ipc_
     memcpy(door, &made, sizeof made);
 out:
     if (err != SL_OK) {
-        cudaGetLastError(); /* it is ours now */
+        cudaGetLastError(); /* clears the error, which was handled here */
         unshare(out);
         *out = (struct sl_ipc_area){0};
     }

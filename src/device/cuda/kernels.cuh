@@ -1,4 +1,4 @@
-/* What kernels share: arrays of any float type, launching, sums over a warp and a block. */
+/* Shared code of kernels: arrays of any float type, launching, sums over a warp and a block. */
 #ifndef SL_DEVICE_CUDA_KERNELS_CUH
 #define SL_DEVICE_CUDA_KERNELS_CUH
 
@@ -33,7 +33,7 @@ static __device__ __forceinline__ uint16_t to_half(float v, int half) {
     return half == SL_HALF_FP16 ? __half_as_ushort(__float2half_rn(v))
                                 : __bfloat16_as_ushort(__float2bfloat16(v));
 }
-/* What is read again after v was stored. */
+/* The value that a load returns after v was stored. */
 static __device__ __forceinline__ float as_stored(array a, float v) {
     return a.half ? from_half(to_half(v, a.half), a.half) : v;
 }
@@ -86,18 +86,18 @@ static __device__ __forceinline__ void put8(array a, i64 i, const eight &e) {
         ((float4 *)((float *)a.at + i))[1] = *(const float4 *)(e.v + 4);
     }
 }
-/* Is every array fit for get8? */
+/* May get8 read every array? */
 template <class... A> static bool fit8(A... arrays) {
     return (((uintptr_t)arrays.at % 16 == 0) && ...);
 }
 
-/* Which 16 bits all arrays hold, for kernels that are compiled for it; SL_HALF_NOT: some are fp32.
- * Absent ones go with the others. */
+/* The 16-bit type of all arrays, for kernels that are compiled for one type; SL_HALF_NOT: some
+ * array is fp32. Absent arrays do not count. */
 template <class... A> static int half_of_all(array first, A... rest) {
     return ((!rest.at || rest.half == first.half) && ... && true) ? first.half : SL_HALF_NOT;
 }
 
-/* 2^x and e^x by the special unit: relative error below 2^-21. */
+/* 2^x and e^x by the special function unit: relative error below 2^-21. */
 static __device__ __forceinline__ float power_of_2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -107,7 +107,7 @@ static __device__ __forceinline__ float fast_exp(float x) {
     return power_of_2(x * 1.4426950408889634f);
 }
 
-/* Sums and maxima in a fixed order; every thread gets the result. */
+/* Sums and maxima of a warp in a fixed order; every thread gets the result. */
 static __device__ __forceinline__ float warp_sum(float v) {
     for (int h = 16; h; h /= 2)
         v += __shfl_xor_sync(~0u, v, h);
@@ -118,7 +118,7 @@ static __device__ __forceinline__ float warp_max(float v) {
         v = fmaxf(v, __shfl_xor_sync(~0u, v, h));
     return v;
 }
-/* For blocks of whole warps, at most 32 of them. */
+/* The same over a block of at most 32 whole warps. */
 static __device__ __forceinline__ float block_sum(float v) {
     __shared__ float part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -140,7 +140,7 @@ static __device__ __forceinline__ float block_max(float v) {
     return warp_max(lane < warps ? part[lane] : -INFINITY);
 }
 
-/* Loops of a grid over [0, count). */
+/* Loop over [0, count) of all threads of the grid. */
 #define GRID_LOOP(i, count)                                                                        \
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                          \
          i += (i64)gridDim.x * blockDim.x)
@@ -166,8 +166,7 @@ static inline rows rows_of(const sl_operand &operand) {
     return {operand.numel / n, n};
 }
 
-/* Sums over columns of [count, n] arrays, two blocks deep; see columns.cu. f(i) is called for every
- * element and summed over rows. */
+/* Number of chunks of rows for sums over the columns of [count, n]; see columns.cuh. */
 static inline i64 column_chunks(i64 count) {
     return count < 64 ? 1 : count < 2048 ? 32 : count < 16384 ? 132 : 264;
 }

@@ -1,12 +1,12 @@
 /* Images with their channels last.
  *
- * Programs speak of images as [B,C,H,W]; tensor cores and sums over pixels want [B,H,W,C]. Which
- * values are stored that way is decided here, per program, and nobody outside of it can tell: those
- * whose every user knows the other layout. Images from and to other stages are turned at the
- * border, so that a stage computes as the whole model does, to the bit.
+ * Programs describe images as [B,C,H,W]; tensor cores and sums over pixels want [B,H,W,C]. This
+ * file decides, per program, which values are stored that way: those whose users all support the
+ * other layout. No other code sees the difference. Images from and to other stages are transposed
+ * at the border, so a stage computes the bits of the whole model.
  *
  *   a kernel that needs some operands in the same layout puts them into one class;
- *   one that does not know the layout binds its operands to [B,C,H,W], and their classes with them
+ *   a kernel that does not know the layout fixes its operands, and their classes, to [B,C,H,W]
  */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/cuda.h"
@@ -26,7 +26,7 @@ static bool is_channel_sum(struct sl_cuda_device *cuda, const struct sl_instr *i
            y[1] == x[1] && y[2] == 1 && y[3] == 1;
 }
 
-/* Operands (as bits) that may lie either way; `alike`: all of them the same. */
+/* Operands (bit masks) that may have either layout; `alike`: all of them must have the same. */
 /* clang-format off */
 static const struct known {
     const char *kernel;
@@ -55,8 +55,8 @@ static const struct known {
 /* clang-format on */
 
 struct image {
-    int up;     /* another value of its class, or itself */
-    bool bound; /* stays [B,C,H,W]; of a class: of its first */
+    int up;     /* another value of the same class, or this one (union-find) */
+    bool bound; /* fixed to [B,C,H,W]; the value for a class is that of its root */
     bool written, read;
     struct sl_shape shape;
 };
@@ -91,7 +91,7 @@ static const struct known *find_known(struct sl_cuda_device *cuda, const struct 
     return NULL;
 }
 
-/* One operand; `with`: the value of its class so far, or -1. */
+/* Adds one operand; `with`: a value of its class, or -1. */
 static int see(struct image *all, const struct sl_operand *o, bool knows, int with) {
     if (o->space == SL_SPACE_NONE || o->value < 0)
         return with;
@@ -142,7 +142,7 @@ static void bind_ports(struct image *all, const struct sl_ports *ports) {
         bind_value(all, ports->at[i].operand.value);
 }
 
-/* Values that come from another stage, or go there. */
+/* Adds values that come from another stage or go there. */
 static void see_ports(struct image *all, const struct sl_ports *ports, bool come) {
     for (int i = 0; i < ports->count; i++) {
         const struct sl_operand *o = &ports->at[i].operand;
@@ -160,7 +160,8 @@ static int max_value(int max, int count, const struct sl_operand *o) {
 
 enum { PORTS = 8, CROSSING = 4 };
 
-/* The first CROSSING are those to and from other stages: forward in, out, backward in, out. */
+/* The first CROSSING ports connect to other stages: forward in, forward out, backward in, backward
+ * out. */
 static void ports_of(const struct sl_program *p, const struct sl_ports *out[PORTS]) {
     const struct sl_ports *all[PORTS] = {&p->recv_act, &p->send_act, &p->recv_grad, &p->send_grad,
                                          &p->inputs,   &p->seeds,    &p->losses,    &p->outputs};
@@ -197,7 +198,7 @@ static bool is_read(const struct sl_program *p, const struct sl_instr *instrs, i
 
 /* ---- what is turned ---- */
 
-/* Once, also when it goes to two stages. */
+/* Adds a transposition once, also if the image goes to two stages. */
 static void add_turn(struct sl_cuda_layout *out, struct sl_cuda_turn turn) {
     for (int i = 0; i < out->turn_count; i++)
         if (out->turns[i].image.value == turn.image.value && out->turns[i].phase == turn.phase &&
@@ -207,9 +208,10 @@ static void add_turn(struct sl_cuda_layout *out, struct sl_cuda_turn turn) {
     out->turns[out->turn_count++] = turn;
 }
 
-/* Programs have either I and W or B; a phase that does not exist is never run. What was sent
- * forward is turned again where the backward pass reads it: by then it has arrived. A gradient may
- * be on its way while a phase W reads it: that reads a turned copy. */
+/* Programs have either I and W or B; a phase that does not exist never runs. An image that was
+ * sent forward is transposed back where the backward pass reads it; by then the transfer has
+ * ended. A gradient may still be in transit while phase W reads it, so W reads a transposed copy.
+ */
 static void make_turns(struct image *all, const struct sl_program *p, const struct sl_instr *instrs,
                        struct sl_cuda_layout *out) {
     static const enum sl_phase back[] = {SL_PHASE_I, SL_PHASE_B};

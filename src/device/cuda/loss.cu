@@ -75,7 +75,7 @@ static sl_err k_mse_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* of the logits, or (of.t.at is NULL) of the targets */
+/* Gradient of the logits, or, if of.t.at is NULL, of the targets. */
 static __global__ void bce_d(array d, array dloss, bce_term of, i64 count, bool add) {
     float each = get(dloss, 0) / (float)count, weight = of.weight;
     GRID_LOOP(i, count) {

@@ -1,9 +1,9 @@
-/* lstm: one product for the inputs of all steps, then one small product and one kernel per step.
- * Everything is fp32: lstm's results stay so in 16-bit programs (pass/dtype.c), and inputs that are
- * 16 bits are widened in scratch.
+/* lstm: one product for the inputs of all steps, then a small product and a kernel per step. All
+ * values are fp32: lstm's results are fp32 also in 16-bit programs (pass/dtype.c), and 16-bit
+ * inputs are converted in scratch.
  *
- *   scratch   [x] [w_ih] [w_hh] [h0, c0 ...]   as far as they are;   backward: [w_hh] carry_h
- * carry_c
+ *   scratch   [x] [w_ih] [w_hh] [h0, c0 ...], those that are needed
+ *             backward: [w_hh] carry_h carry_c
  */
 #include "device/cuda/gemm.h"
 #include "device/cuda/kernels.cuh"
@@ -18,7 +18,7 @@ static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
 
 static __global__ void widen(float *y, array x, i64 count) { GRID_LOOP(i, count) y[i] = get(x, i); }
 
-/* Input i as fp32; `used` bytes of scratch are taken. */
+/* Input i as fp32. Adds the bytes of scratch that it takes to `used`. */
 static const float *wide(const sl_cuda_call *call, int i, i64 *used) {
     if (!sl_dtype_is_half(call->instr->in[i].dtype))
         return (const float *)call->in[i];
@@ -29,7 +29,7 @@ static const float *wide(const sl_cuda_call *call, int i, i64 *used) {
     return at;
 }
 
-/* gates (activated), c and y of step t; gates hold x w_ih' + y[t-1] w_hh' */
+/* Computes activated gates, c and y of step t. Before, gates hold x w_ih' + y[t-1] w_hh'. */
 struct forward {
     float *gates, *c, *y;
     array bias_ih, bias_hh, c0;
@@ -57,7 +57,7 @@ static __global__ void cell(forward f, i64 t) {
     }
 }
 
-/* y[m,n] = a[m,k] w' + beta y (tb; else a w), rows of a and y `lda` and `ldy` apart */
+/* y[m,n] = a[m,k] w' + beta y, without tb a w; rows of a and y are `lda` and `ldy` apart */
 struct product {
     const float *a, *w;
     float *y;

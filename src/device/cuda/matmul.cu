@@ -1,5 +1,5 @@
-/* matmul and its fused forms (pass/fused.h): cuBLASLt with its epilogues where it has them, else
- * the plain product and one more kernel.
+/* matmul and its fused forms (pass/fused.h): cuBLASLt with an epilogue if it has one, else the
+ * plain product and one more kernel.
  *
  *   a, b of different dtypes        the fp32 one is rounded to 16 bits in scratch
  *   scratch                         [a in 16 bits] [b in 16 bits] [parts of column sums]
@@ -24,12 +24,12 @@ static sl_gemm gemm_of(const sl_instr *instr) {
     g.batch = 1;
     for (int i = 0; i < a->rank - 2; i++)
         g.batch *= a->dim[i];
-    if (b->rank == 2 && !g.ta) { /* one product of all rows */
+    if (b->rank == 2 && !g.ta) { /* one product for all rows */
         g.m *= g.batch;
         g.batch = 1;
     }
     const sl_dtype types[] = {instr->in[0].dtype, instr->in[1].dtype, instr->out[0].dtype};
-    for (sl_dtype type : types) /* of a program all halves are of one kind */
+    for (sl_dtype type : types) /* a program has only one 16-bit type */
         g.half_in = sl_dtype_is_half(type) ? sl_half_of(type) : g.half_in;
     g.half_out = sl_half_of(instr->out[0].dtype);
     g.align = 16;
@@ -49,7 +49,7 @@ static __global__ void round_to_half(array y, array x, i64 count) {
     GRID_LOOP(i, count) put(y, i, get(x, i));
 }
 
-/* a and b as the product wants them. */
+/* Input i in the type that the product needs. */
 static const void *factor(const sl_cuda_call *call, const sl_gemm &g, int i) {
     if (!to_cast(call->instr, g, i))
         return call->in[i];
@@ -78,8 +78,8 @@ static __device__ float slope_of(float x, bool erf) {
     return 0.5f * (1 + t + x * (1 - t * t) * inner);
 }
 
-/* The same for results in 16 bits: erfc by a polynomial (Abramowitz and Stegun 7.1.26), off by at
- * most 1.5e-7. below: the share of the normal distribution below x; bell: exp(-x^2 / 2). */
+/* The same for 16-bit results: erfc by a polynomial (Abramowitz and Stegun 7.1.26), error at most
+ * 1.5e-7. below: standard normal distribution function at x; bell: exp(-x^2 / 2). */
 struct normal {
     float below, bell;
 };
@@ -112,7 +112,8 @@ struct tail_args {
     bool erf;
 };
 
-/* v: the product; r: what is added or whose slope counts. The result, and its gelu. */
+/* v: the product; r: the operand that is added, or at which the derivative is taken. Returns the
+ * result and its gelu. */
 static __device__ __forceinline__ float finish_one(const tail_args &t, float v, float bias,
                                                    float r) {
     v += bias;
@@ -132,7 +133,7 @@ static __global__ void finish(tail_args t, i64 count) {
     }
 }
 
-/* Eight at a time; gelu is of the rounded product, as above. */
+/* The same for eight elements; gelu of the rounded product, as above. */
 static __device__ __forceinline__ void finish_eight(const tail_args &t, i64 i, eight v,
                                                     const eight &bias, const eight &r) {
     for (int k = 0; k < 8; k++)
@@ -156,7 +157,8 @@ static __global__ void finish8(tail_args t, i64 eights) {
     }
 }
 
-/* All of one kind, no bias: known here, and two eights at a time, loads do not wait. */
+/* All operands have one 16-bit type and there is no bias. Two groups of eight at a time, so that
+ * loads overlap. */
 template <int HALF, form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
     t.y.half = t.second.half = t.other.half = HALF;
     t.bias.at = NULL;
@@ -214,8 +216,8 @@ static sl_gemm_tail tail_of(form f, bool bias, bool erf) {
     return bias ? SL_GEMM_BIAS : SL_GEMM_PLAIN;
 }
 
-/* in 16 bits the library's aux rows must be multiples of 16 bytes; other shapes it refuses itself
- */
+/* With 16 bits the rows of the library's aux must be multiples of 16 bytes; the library refuses
+ * other unsupported shapes. */
 static bool fusable(const sl_cuda_call *call, const sl_gemm &g, array bias, array other) {
     bool typed = (!bias.at || bias.half == g.half_out) && (!other.at || other.half == g.half_out);
     return typed && (g.tail == SL_GEMM_PLAIN || g.ldy % 8 == 0) && g.batch == 1 &&
@@ -232,7 +234,7 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
                      call->add ? 1.0f : 0.0f, call->stream};
     g.tail = tail_of(f, bias.at != NULL, erf);
     bool whole = fusable(call, g, bias, other);
-    if (f == ADD && other.half == g.half_out) { /* by the library in any case: it may lie on y */
+    if (f == ADD && other.half == g.half_out) { /* by the library in any case: `other` may be y */
         io.c = other.at;
         io.beta = 1;
         f = PLAIN;
@@ -252,7 +254,7 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
     SL_TRY(sl_cuda_gemm_run(call->device, &g, &io));
     if ((f != GELU && f != GELU_DX) || !erf)
         return SL_OK;
-    /* by erf: the epilogues have only tanh */
+    /* gelu by erf: the epilogues have only tanh */
     return run_finish(call, tail_args{y, second, array{}, other, g.n, f, erf});
 }
 
@@ -267,7 +269,7 @@ static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) {
 
 /* ---- a weight's gradient with its bias' ---- */
 
-/* HALF: of x; known here, loads need not wait for each other. */
+/* HALF: type of x, a template parameter so that loads can overlap. */
 template <int HALF> struct load_side {
     array x;
     i64 row, col; /* strides */

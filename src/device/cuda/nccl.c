@@ -1,9 +1,9 @@
-/* Links between GPUs of different processes: NCCL, loaded by name, so that neither building nor a
+/* Links between GPUs of different processes: NCCL. It is loaded by name, so neither building nor a
  * single GPU needs it.
  *
- * A link is a communicator of two ranks (of one, for a loop) with a stream of its own. Sends and
- * receives only: NCCL's own sums add in an order that depends on the topology, and results here
- * must not (comm/post_group.c adds).
+ * A link is a communicator of two ranks (of one for a loop) with its own stream. It only sends and
+ * receives. NCCL's sums add in an order that depends on the topology, which results must not;
+ * comm/post_group.c adds.
  */
 #include "device/cuda/cuda.h"
 #include "device/nccl_link.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in nccl.h, which is not asked for. */
+/* As in nccl.h, which need not be installed. */
 typedef struct ncclComm *comm_handle;
 struct unique_id {
     char bytes[SL_NCCL_LINK_ID];
@@ -83,7 +83,7 @@ struct sl_nccl_link_link {
     comm_handle comm;
     cudaStream_t stream;
     int device;
-    cudaEvent_t events[EVENTS]; /* behind each of the last transfers */
+    cudaEvent_t events[EVENTS]; /* recorded after each of the last transfers */
     int64_t put, over;
 };
 
@@ -146,7 +146,7 @@ out:
     return err;
 }
 
-/* Room for one more, which the next event will follow. */
+/* Waits until there is a free event for one more transfer. */
 static sl_err begin(struct sl_nccl_link_link *link) {
     SL_TRY(SL_CUDA(cudaSetDevice(link->device)));
     if (link->put - link->over == EVENTS)

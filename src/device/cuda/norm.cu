@@ -1,9 +1,9 @@
-/* layernorm, add_layernorm, rmsnorm and their gradients: one warp per row, the row in registers
- * when it fits (up to 1024 elements, a multiple of 8), else read again. */
+/* layernorm, add_layernorm, rmsnorm: one warp per row. The row stays in registers if it fits (up
+ * to 1024 elements, a multiple of 8), else it is read again. */
 #include "device/cuda/norm.cuh"
 
 struct norm_args {
-    array x, r, w, b, sum, y, mean, rstd; /* r: added to x first; sum: where that goes */
+    array x, r, w, b, sum, y, mean, rstd; /* r: added to x first; sum: receives x + r */
     rows z;
     float eps;
     bool centred; /* layernorm, else rmsnorm */
@@ -18,8 +18,8 @@ static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, fl
     put(a.rstd, row, rstd);
 }
 
-/* HALF: what rows hold, where w and b are fp32; SUM: there is an r. Known here, loads need not wait
- * for each other. */
+/* HALF: type of the rows (w and b are fp32). SUM: there is an r. Both are template parameters so
+ * that loads can overlap. */
 template <int HALF, bool SUM> static __global__ void norm_kept(norm_args a) {
     if (HALF) {
         a.x.half = a.r.half = a.sum.half = a.y.half = HALF;
@@ -75,7 +75,7 @@ static __global__ void norm_long(norm_args a) {
         return;
     for (i64 j = lane; a.r.at && j < n; j += 32)
         put(a.sum, base + j, get(a.x, base + j) + get(a.r, base + j));
-    array x = a.r.at ? a.sum : a.x; /* a lane reads what it wrote itself */
+    array x = a.r.at ? a.sum : a.x; /* a lane reads only what it wrote */
     for (i64 j = lane; a.centred && j < n; j += 32)
         mean += get(x, base + j);
     mean = warp_sum(mean) / (float)n;

@@ -1,11 +1,10 @@
-/* Gradients of layernorm and rmsnorm, apart and together. The arithmetic is written out operation
- * by operation, so that the fused kernel gives the bits of the separate ones: programs that keep I
- * and W apart use those.
+/* Gradients of layernorm and rmsnorm, separate or fused. Both use the same sequence of operations,
+ * so the fused kernel gives the bits of the separate ones, which programs that split I and W use.
  *
  *   dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w      rmsnorm: without mean(g)
  *   dw = sum over rows of dy xhat                              db = sum over rows of dy
  *
- * With another gradient r of x, dx + r is stored: dx is rounded first, as if it had been stored.
+ * With another gradient r of x, dx + r is stored; dx is rounded first, as if it had been stored.
  * With another part e of dy, dy + e is rounded likewise.
  */
 #include "device/cuda/norm.cuh"
@@ -148,10 +147,10 @@ static i64 dw_scratch(const sl_instr *instr) {
 
 struct parts {
     float *w, *b; /* [chunks][n] */
-    i64 each;     /* rows of a chunk */
+    i64 each;     /* rows per chunk */
 };
 
-/* part[chunk][col] from the eight warps' sums, in order. */
+/* Adds the sums of the eight warps, in order, to part[chunk][col]. */
 template <int K>
 static __device__ __forceinline__ void put_part(float *part, const eight sum[K], i64 n,
                                                 float (*all)[32 * 8 * KEPT]) {
@@ -170,14 +169,14 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* dy + e as it would have been stored. */
+/* dy + e, rounded as if it had been stored. */
 static __device__ __forceinline__ eight both_parts(array dy, eight a, const eight &b) {
     for (int j = 0; j < 8; j++)
         a.v[j] = as_stored(dy, __fadd_rn(a.v[j], b.v[j]));
     return a;
 }
 
-/* A row of a warp: g is dy, or the sum of its parts; hat begins as x. */
+/* The current row of a warp: g is dy or dy + e; `hat` initially is x, then normalised x. */
 template <int K> struct row_at_work {
     i64 row;
     float mean, rstd;
@@ -185,7 +184,7 @@ template <int K> struct row_at_work {
 };
 template <int K> struct column_sums { eight w[K], b[K]; };
 
-/* others(k): the k-th eight of r */
+/* others(k): the k-th group of eight of r */
 template <int K, bool SUM, class R>
 static __device__ __forceinline__ void grad_row(const grad_args &a, row_at_work<K> &z,
                                                 column_sums<K> &sums, R others) {
@@ -219,8 +218,8 @@ static __device__ __forceinline__ void grad_row(const grad_args &a, row_at_work<
         }
 }
 
-/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: what dy, x,
- * dx, r and e hold; SUM: there is an r; there may be an e. */
+/* A block handles a chunk of rows; its eight warps take eight rows at a time, as in columns.cuh.
+ * HALF: type of dy, x, dx, r and e. SUM: there is an r; there may be an e. */
 template <int K, int HALF, bool SUM>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
@@ -246,8 +245,8 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     put_part<K>(p.b, sums.b, n, all);
 }
 
-/* The same for long rows of 16 bits, which take so many registers that a multiprocessor has one
- * block only: each lane has what it will read of the next rows on its way to shared memory. */
+/* The same for long 16-bit rows. They need so many registers that a multiprocessor runs one block
+ * only, so each lane prefetches its part of the next rows to shared memory. */
 enum { AHEAD = 2, RING = AHEAD + 1 };
 
 template <int groups> static __device__ __forceinline__ void wait_for_all_but() {
@@ -356,7 +355,7 @@ static sl_err launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, 
                   : launch_grad<HALF, false>(call, a, p, chunks);
 }
 
-/* dx may lie on dy, x, r or e: a row is read before it is written, and by the same warp. */
+/* dx may overwrite dy, x, r or e: the same warp reads a row before it writes it. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     int half = half_of_all(a.dy, a.x, a.dx, a.r, a.e);
     if (half == SL_HALF_BF16)
@@ -375,7 +374,7 @@ static __global__ void add_parts(array sum, array dy, array e, i64 count) {
     put(sum, i, __fadd_rn(get(dy, i), get(e, i)));
 }
 
-/* dx may lie on dy, x, r or e: without the fused kernel it comes last. */
+/* dx may overwrite dy, x, r or e, so without the fused kernel it comes last. */
 static sl_err k_layernorm_grad(const sl_cuda_call *call) {
     grad_args a = {
         in_array(call, 0), in_array(call, 1),  in_array(call, 2),           in_array(call, 3),
@@ -401,7 +400,7 @@ static sl_err k_layernorm_grad(const sl_cuda_call *call) {
     return run_dx(call, a);
 }
 
-/* The sum of dy's parts is only stored where the fused kernel does not take the rows. */
+/* dy + e is stored in scratch only if the fused kernel does not support the rows. */
 static i64 grad_scratch(const sl_instr *instr) {
     bool whole = fits(rows_of(instr->in[0]).n) && instr->out[0].offset % 16 == 0;
     for (int i = 0; i < instr->in_count; i++)

@@ -1,5 +1,5 @@
-/* Optimizer steps and predictions of all parameters in one launch, with the bits of optim/rules.h:
- * this file is compiled without contraction (CMake: -fmad=false).
+/* Optimizer steps and predictions of all parameters in one launch, with the bits of optim/rules.h.
+ * This file is compiled without contraction (CMake: -fmad=false).
  *
  *   items      | 0 ......... | 1 .. | 2 ................... |
  *   blocks       0   1   2     3      4   5   6   7            each CHUNK elements of one item
@@ -36,15 +36,15 @@ static enum rule rule_of(const sl_optimizer *row) {
 struct item {
     float *w, *m, *v, *delta, *out;
     const float *g;
-    array half; /* w in 16 bits, which is kept fresh; or NULL */
-    bool wide;  /* all are fit for four at a time */
+    array half; /* 16-bit copy of w, updated with w; or NULL */
+    bool wide;  /* four elements at a time: all arrays are aligned for it */
     i64 count, first_block;
     sl_step_coef coef;
     enum rule rule;
     float by; /* prediction */
 };
 
-/* The item of a block: the last one that begins at or before it. */
+/* The item of a block: the last item that begins at or before it. */
 static __device__ const item *item_of(const item *items, int count, i64 block) {
     int low = 0, high = count;
     while (high - low > 1) {
@@ -159,7 +159,7 @@ static item item_from(const sl_step_item *from, i64 first_block) {
     return it;
 }
 
-/* The table of items in device memory, through pinned memory. */
+/* Copies the table of items to device memory, through pinned memory. */
 static sl_err send_items(sl_cuda_device *cuda, const item *items, int count, const item **out) {
     size_t bytes = sizeof *items * (size_t)count;
     void *pinned, *room;

@@ -1,4 +1,5 @@
-/* Images from [B,C,H,W] to [B,H,W,C] and back, in place by way of scratch; channels in eights. */
+/* Transposes images from [B,C,H,W] to [B,H,W,C] and back, in place through scratch; eight channels
+ * at a time. */
 #include "device/cuda/turn.cuh"
 
 extern "C" sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,

@@ -1,15 +1,15 @@
-/* Images from [B,C,H,W] to [B,H,W,C] and back. */
+/* Transposes images from [B,C,H,W] to [B,H,W,C] and back. */
 #ifndef SL_DEVICE_CUDA_TURN_CUH
 #define SL_DEVICE_CUDA_TURN_CUH
 
 #include "device/cuda/kernels.cuh"
 
 struct turning {
-    i64 pixels, plane;   /* of all samples, of one */
-    i64 channels, width; /* that there are, and stored: a multiple of 8, the last ones zeros */
+    i64 pixels, plane;   /* pixels of all samples; of one */
+    i64 channels, width; /* channels; stored channels: a multiple of 8, padded with zeros */
 };
 
-/* A thread has eight channels of a pixel. */
+/* A thread handles eight channels of a pixel. */
 static __global__ void to_last(array y, array x, turning z) {
     GRID_LOOP(i, z.pixels * (z.width / 8)) {
         i64 pixel = i % z.pixels, first = i / z.pixels * 8;

@@ -149,7 +149,7 @@ static void without_latest_the_newest_is_taken(void **state) {
     assert_int_equal(step, 6);
     must(sl_file_write(in_run("ckpt/latest"), "step-00000004 junk\n", 19));
     must_fail(sl_tree_check(run, -1, &step), "damaged");
-    must(sl_tree_check(run, 6, &step)); /* loaded by its number it is whole */
+    must(sl_tree_check(run, 6, &step)); /* it can still be loaded by its number */
     must(sl_tree_save(run, 6, 1, 0, NULL));
     must(sl_tree_check(run, -1, &step));
 }

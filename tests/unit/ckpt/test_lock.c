@@ -79,7 +79,8 @@ static void test_killed(void **state) {
         refused(&ways[i], theirs);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        assert_int_equal(access(path_of(&ways[i], path), F_OK), 0); /* it could not remove it */
+        /* the holder could not remove its file */
+        assert_int_equal(access(path_of(&ways[i], path), F_OK), 0);
         must(ways[i].take(directory, &lock));
         sl_ckpt_lock_release(lock);
         close(ready[0]);
@@ -106,7 +107,8 @@ static void test_left_behind(void **state) {
     assert_true(file && fscanf(file, "%63s", boot) == 1);
     fclose(file);
 
-    leave(by_kernel, "host elsewhere process 1 start 1 boot x\n"); /* the kernel holds nothing */
+    /* the kernel has no lock on it */
+    leave(by_kernel, "host elsewhere process 1 start 1 boot x\n");
     must(by_kernel->take(directory, &lock));
     sl_ckpt_lock_release(lock);
     leave(by_kernel, "garbage");
@@ -119,7 +121,7 @@ static void test_left_behind(void **state) {
     leave(by_file, "");
     refused(by_file, "in use by another run");
     snprintf(text, sizeof text, "host %s process %d start 1 boot %s\n", host, (int)getpid(), boot);
-    leave(by_file, text); /* a process number that is used again */
+    leave(by_file, text); /* the process number now belongs to another process */
     must(by_file->take(directory, &lock));
     sl_ckpt_lock_release(lock);
     snprintf(text, sizeof text, "host %s process 1 start 1 boot earlier\n", host);

@@ -120,7 +120,7 @@ static void save_late(const struct sl_runner *runner, const char *run) {
     sem_destroy(&slow.permit);
 }
 
-/* The same saves of a run that waits for them. */
+/* The same saves, synchronously, have the same hashes. */
 static void compare_with_still(struct pipe_case *c, const char *run) {
     struct sl_train_config config = pipe_case_config(c, "adamw", 6, 3, STEPS);
     const char *still = fresh_dir();

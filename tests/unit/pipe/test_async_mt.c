@@ -22,7 +22,7 @@ struct cut {
     const int *height;
 };
 
-/* Does a stage differ, on any rank? */
+/* Does a stage differ from the loop, on any rank? */
 static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64_t first_run,
                       const char *schedule, bool expect) {
     struct loop l = {.config = cut->config,
@@ -43,7 +43,7 @@ static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64
              cut->c->graph->name, schedule, cut->config->optim.row->name, l.stages,
              cut->c->plan->worker_count, (long long)cut->config->micros, (long long)first_run,
              (long long)(STEPS - first_run));
-    for (int s = 0; s < l.stages; s++) /* the cut equals the drawing above */
+    for (int s = 0; s < l.stages; s++) /* the cut is the one drawn above */
         assert_int_equal(cut->c->plan->stages[s].height, cut->height[s]);
     loop_open(&l);
     loop_run(&l, rule, 0, first_run);

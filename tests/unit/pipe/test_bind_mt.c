@@ -38,7 +38,7 @@ static void test_crowds(void **state) {
     assert_int_equal(sl_pipe_bind_find_crowded(unknown, 2, 4), -1);
     assert_int_equal(sl_pipe_bind_find_crowded(bound, 2, 1), -1);
     assert_int_equal(sl_pipe_bind_find_crowded(bound, 2, 4), 0);
-    assert_int_equal(sl_pipe_bind_find_crowded(open, 2, 4), -1); /* no CPU is withheld */
+    assert_int_equal(sl_pipe_bind_find_crowded(open, 2, 4), -1); /* all CPUs are allowed */
     assert_int_equal(sl_pipe_bind_find_crowded(mixed, 2, 1), -1);
     assert_int_equal(sl_pipe_bind_find_crowded(mixed, 2, 2), 1);
 }
@@ -101,7 +101,7 @@ static void test_patience(void **state) {
     while (sl_device_bind_stay_awake(&until_ns));
     assert_true(until_ns > start_ns + 10000000);
     assert_true(sl_clock_ns() >= until_ns ||
-                sl_clock_ns() - last_ns > 500000); /* or another had it */
+                sl_clock_ns() - last_ns > 500000); /* or another thread had the core */
 }
 
 int main(void) {

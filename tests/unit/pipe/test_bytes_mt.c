@@ -42,7 +42,7 @@ static void test_bytes(void **state) {
     for (int i = 0; i < SL_COUNT(rows); i++) {
         const struct row *row = &rows[i];
         struct sl_train_config config = pipe_case_config(&c, "adamw", 24, 12, STEPS);
-        config.device = sl_device_find("reference"); /* it has no scratch */
+        config.device = sl_device_find("reference"); /* its kernels need no scratch */
         config.recompute = row->recompute;
         c.split = row->split;
         pipe_case_cut(&c, &config, STAGES, NULL);
@@ -82,7 +82,7 @@ static void test_shared(void **state) {
         struct sl_step_report reports[STEPS];
         struct sl_pipe *pipe;
         config.device = sl_device_find("reference");
-        config.recompute = true; /* then the work area is the largest part */
+        config.recompute = true; /* makes the work area the largest part */
         pipe_case_cut(&c, &config, STAGES, worker_of);
         struct sl_pipe_config pc = {
             .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = schedules[i]};
@@ -96,7 +96,8 @@ static void test_shared(void **state) {
             assert_ptr_equal(a->train.opt_scratch, b->train.opt_scratch);
             int64_t least = one->work_bytes < two->work_bytes ? one->work_bytes : two->work_bytes;
             int64_t proved = sl_sched_worker_bytes(pipe->sched, w), bytes = sl_pipe_bytes(pipe)[w];
-            assert_true(bytes <= proved && bytes + least > proved); /* two would not fit */
+            /* there is no room for a second work area */
+            assert_true(bytes <= proved && bytes + least > proved);
         }
         sl_pipe_close(pipe);
     }

@@ -32,7 +32,7 @@ struct desk {
     pthread_cond_t heard;
     volatile sig_atomic_t stop;
     int64_t last; /* the last reported step */
-    bool content; /* satisfied: does not ask any more */
+    bool content; /* does not ask to stop */
 };
 
 /* The reporter checks for a stop request before it reports the steps that have ended. If it reports
@@ -74,7 +74,7 @@ static void run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *repo
         fail_msg("%s", sl_err_message());
 }
 
-/* How many of STEPS ran. */
+/* Runs a schedule until it stops; returns how many of STEPS ran. */
 static int64_t try_schedule(struct sl_pipe_config config) {
     static struct sl_step_report stopped[STEPS], planned[STEPS];
     struct desk desk = {.mutex = PTHREAD_MUTEX_INITIALIZER, .heard = PTHREAD_COND_INITIALIZER};
@@ -131,7 +131,7 @@ static void runs_stop_when_asked(void **state) {
     printf("count: %lld steps left out in %d runs\n", (long long)left, 2 * SL_COUNT(schedules));
 }
 
-/* The stop is requested before the run begins. */
+/* The stop is requested before the run begins: a synchronous or very short run ignores it. */
 static void others_go_to_their_end(void **state) {
     static const struct {
         const char *schedule;

@@ -137,7 +137,7 @@ static void test_exact(void **state) {
            count, refused);
 }
 
-/* Sabotage: the loop with another policy is another run. */
+/* Sabotage: with another policy in the loop, the comparison finds a difference. */
 static void test_wrong_policies(void **state) {
     (void)state;
     static const int height[] = {3, 2, 1, 0};

@@ -105,7 +105,7 @@ static void steps_are_told_while_the_pipeline_is_full(void **state) {
     }
     config.on_action = NULL;
     config.schedule = "1f1b";
-    assert_int_equal(try_schedule(config), 0); /* reports after every step */
+    assert_int_equal(try_schedule(config), 0); /* every step is reported before the run ends */
     pipe_case_close(&c);
     printf("count: %d steps told early\n", count);
 }

@@ -52,7 +52,7 @@ static void end(struct thread *t) {
     pthread_join(t->id, NULL);
 }
 
-/* Polls until the thread was starved for `enough_ns`, or asleep in so many polls. */
+/* Polls until the thread was starved for `enough_ns`, at most `looks` times. */
 static int64_t look(const struct thread *t, int64_t enough_ns, int looks) {
     int64_t cpu_ns = 0, sum_ns = 0, last_ns = sl_clock_ns();
     for (int i = 0; i < looks && sum_ns < enough_ns; i++) {

@@ -30,7 +30,7 @@ static const char model[] =
     "param wl[3, 6] ~ normal(0.4)\nloss cross_entropy(matmul(d, wl, tb = 1), label)\n";
 
 enum what { STALLS, FAILS, STARVES };
-/* One worker, before one of its actions. */
+/* A fault of one worker, before one of its actions. */
 struct trouble {
     struct sl_comm *comm;
     int worker;
@@ -146,7 +146,7 @@ static void test_guard(void **state) {
         if (strncmp(text, want, strlen(want)) != 0 || !strstr(text, "is stalled: ") ||
             !strstr(text, " of stage "))
             fail_msg("%s: %s", schedules[s], text);
-        /* A worker waits for it, and its own line is the last. */
+        /* The report lists the waiting worker first and the stuck one last. */
         const char *last = strrchr(text, '\n');
         snprintf(want, sizeof want, "\n  worker %d (", stall.worker);
         if (!strstr(text, ", waits for ") || !last || strncmp(last, want, strlen(want)) != 0)

@@ -230,7 +230,7 @@ static void rows(void **state) {
     assert_true(table.timed && fabs(r[0].step_ms - 2.4) < 1e-9 && fabs(r[1].step_ms - 2) < 1e-9);
     assert_true(fabs(r[1].sooner_measured - 19.1 * 2.4 / (r[1].reached * 2)) < 1e-9);
     assert_true(r[1].seeds == 2 && isnan(r[2].sooner_measured));
-    /* a third seed of the first two modes: a mode with two seeds is compared on these two */
+    /* two modes have a third seed; a mode with two seeds is compared on the common two */
     memcpy(more, c, sizeof c);
     for (int i = 6; i < 8; i++)
         more[i] = (struct sl_study_cell){
@@ -276,8 +276,8 @@ static struct sl_study_cell tuned(struct sl_arena *arena, int64_t seed, double r
         .kind = SL_CELL_TUNE, .seed = seed, .rate = rate, .record = record(arena, 5, &loss, 1)};
 }
 
-/* Which rates get the next seed: with 'drop 25' those up to 25 percent above the best. A rate that
- * was left out cannot win by its easy seeds. */
+/* With 'drop 25', only rates whose loss is at most 25 percent above the best get the next seed. A
+ * dropped rate cannot win because it ran fewer, easier seeds. */
 static void race(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -331,7 +331,7 @@ static void costs(void **state) {
     sl_arena_free(&arena);
 }
 
-/* The best rate of a mode; diverged runs; runs that did not happen. */
+/* The best rate of a mode, with diverged and missing runs. */
 static void tuning(void **state) {
     (void)state;
     struct sl_arena arena = {0};
