@@ -62,9 +62,12 @@ const struct sl_command sl_cli_cmd_check = {
     .synopsis = "MODEL --stages N [--schedule S] [--steps K] [--batch B] [--micro M] ...",
     .brief = "train on a pipeline and on one worker, compare bit for bit",
     .detail =
-        "Weights, statistics, optimizer state and losses must be the same after K steps; else\n"
-        "the first step, stage and tensor that differ are named and the exit status is 1.\n"
-        "Example: sluice check gpt-nano --stages 4 --schedule 1f1b --batch 8 --micro 4",
+        "Trains K steps on a pipeline and on one worker. Weights, statistics, optimizer state and\n"
+        "losses must be equal. If they differ, prints the first step, stage and tensor that "
+        "differ;\n"
+        "the exit status is 1.\n"
+        "\n"
+        "  sluice check gpt-nano --stages 4 --schedule 1f1b --batch 8 --micro 4",
     .options = options,
     .min_args = 1,
     .max_args = 1,

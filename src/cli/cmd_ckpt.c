@@ -209,10 +209,11 @@ const struct sl_command sl_cli_cmd_ckpt = {
     .name = "ckpt",
     .synopsis = "ls|verify|convert RUN [--step N] [--state] [-o FILE] [--json]",
     .brief = "list, verify and convert checkpoints",
-    .detail = "ls       the steps of a run\n"
-              "verify   read everything and check every checksum; exit status 1 when one fails\n"
-              "convert  the weights as one safetensors file, which Python's safetensors loads\n\n"
-              "RUN is a run's directory, its ckpt/ or one step's directory.",
+    .detail = "ls       list the checkpoints of a run\n"
+              "verify   read everything and check every checksum; exit status 1 if one is wrong\n"
+              "convert  write the weights as one safetensors file\n"
+              "\n"
+              "RUN is a run directory, its ckpt/ or the directory of one step.",
     .options = options,
     .min_args = 2,
     .max_args = 2,

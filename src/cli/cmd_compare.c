@@ -37,9 +37,9 @@ const struct sl_command sl_cli_cmd_compare = {
     .synopsis = "RUN_A RUN_B [--step N] [--weights] [--json]",
     .brief = "compare checkpoints bit for bit",
     .detail =
-        "RUN is a run's directory, its ckpt/ or one step's directory. Tensors are compared by "
-        "name,\nso the number of workers and the cut do not matter; every checksum is "
-        "verified.\nExit status 0: equal, also in step, seed and data cursor; 1: they differ.",
+        "RUN is a run directory, its ckpt/ or the directory of one step. Tensors are compared by\n"
+        "name, so workers and cut may differ. Every checksum is verified. Exit status 0: tensors,\n"
+        "step, seed and data cursor are equal; 1: something differs.",
     .options = options,
     .min_args = 2,
     .max_args = 2,

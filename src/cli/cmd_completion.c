@@ -83,11 +83,14 @@ out:
 const struct sl_command sl_cli_cmd_completion = {
     .name = "completion",
     .synopsis = "SHELL | words -- WORD...",
-    .brief = "completion of commands, options and names in bash, fish or zsh",
-    .detail = "Prints the script; an installation puts it where the shells look. The script asks\n"
-              "the program what may come next ('words'), so that it is never out of date.\n\n"
-              "  source <(sluice completion bash)\n"
-              "  sluice completion fish >~/.config/fish/completions/sluice.fish",
+    .brief = "complete commands, options and names in bash, fish or zsh",
+    .detail =
+        "Prints the completion script of a shell. Packages install it where shells look for it. "
+        "The\n"
+        "script calls 'sluice completion words' for the candidates, so it never is out of date.\n"
+        "\n"
+        "  source <(sluice completion bash)\n"
+        "  sluice completion fish >~/.config/fish/completions/sluice.fish",
     .options = (const struct sl_option[]){{0}},
     .min_args = 1,
     .max_args = -1,

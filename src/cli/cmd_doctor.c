@@ -38,11 +38,13 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_doctor = {
     .name = "doctor",
     .synopsis = "[--quick] [--json]",
-    .brief = "what this machine has, what is missing and how to get it",
+    .brief = "check this machine: what is missing and how to get it",
     .detail =
-        "Cores and binding, memory, clock, ranks with and without MPI (two of them train one\n"
-        "step), GPUs, compilers and libraries. What is not ok comes with a command to try.\n"
-        "Exit status 1 only when nothing could be trained here.\n\n"
+        "Checks cores and binding, memory, clock, ranks with and without MPI (two ranks train one\n"
+        "step), GPUs, compilers and libraries. Each problem is printed with a command to try. "
+        "Exit\n"
+        "status 1 only if training is impossible.\n"
+        "\n"
         "  sluice doctor\n"
         "  sluice doctor --json | jq '.checks[] | select(.state != \"ok\")'",
     .options = options,

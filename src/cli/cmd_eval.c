@@ -56,8 +56,9 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_eval = {
     .name = "eval",
     .synopsis = "RUN [--samples N] [--data F]",
-    .brief = "loss and accuracy of a trained run",
-    .detail = "On samples that were held out, with the weights of the latest checkpoint.\n\n"
+    .brief = "evaluate a trained run: loss and accuracy",
+    .detail = "Evaluates the weights of the latest checkpoint on held-out samples.\n"
+              "\n"
               "  sluice eval run --samples 4096",
     .options = options,
     .min_args = 1,

@@ -66,13 +66,17 @@ const struct sl_command sl_cli_cmd_export = {
     .name = "export",
     .synopsis = "X.plan --to TARGET [-o FILE]",
     .brief = "write a plan for another system",
-    .detail =
-        "csv is the schedule as PyTorch's pipelining reads it, dot a picture for Graphviz, json\n"
-        "everything the plan says. megatron prints options of Megatron-LM with the layout string,\n"
-        "torchtitan the modules of every stage; both cut between layers, so plan for them with\n"
-        "'sluice plan --whole-layers'. What a target cannot say is refused with the reason.\n\n"
-        "  sluice export gpt.plan --to megatron\n"
-        "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
+    .detail = "csv          the schedule in the format of PyTorch's pipelining\n"
+              "dot          a picture for Graphviz\n"
+              "json         all facts of the plan\n"
+              "megatron     options of Megatron-LM with the layout string\n"
+              "torchtitan   the modules of every stage\n"
+              "\n"
+              "megatron and torchtitan cut between layers, so make the plan with 'sluice plan\n"
+              "--whole-layers'. A plan that a target cannot express is refused with the reason.\n"
+              "\n"
+              "  sluice export gpt.plan --to megatron\n"
+              "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
     .options = options,
     .min_args = 1,
     .max_args = 1,

@@ -25,7 +25,8 @@ const struct sl_command sl_cli_cmd_import = {
     .name = "import",
     .synopsis = "FORMAT FILE [--json]",
     .brief = "read another planner's input: piper, dnn-partitioning, pipedream",
-    .detail = "Checks the file and says what it holds; 'sluice plan FILE' plans it.\n\n"
+    .detail = "Checks the file and prints a summary. 'sluice plan FILE' plans it.\n"
+              "\n"
               "  sluice import piper bert32a100.json\n"
               "  sluice import pipedream vgg16.graph.txt --json",
     .options = options,

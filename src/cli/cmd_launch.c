@@ -71,10 +71,13 @@ const struct sl_command sl_cli_cmd_launch = {
     .synopsis = "-n N [--restarts R] -- COMMAND ...",
     .brief = "start a command as several processes, on one host or several",
     .detail =
-        "Example: sluice launch -n 4 --restarts 3 -- train gpt-nano --stages 4 --out run\n"
-        "--checkpoint-every 50. No MPI is needed, and on one host no SSH. When a rank dies, stops\n"
-        "or is cut off, the others name it and end. The launcher then exits with status 5, or\n"
-        "restarts the command, with fewer ranks if a host is gone.",
+        "Starts N ranks of a sluice command. Needs no MPI, and on one host no SSH. If a rank "
+        "dies,\n"
+        "stops or becomes unreachable, the other ranks print which one and end. The launcher then\n"
+        "exits with status 5, or restarts the command, with fewer ranks if a host is lost.\n"
+        "\n"
+        "  sluice launch -n 4 --restarts 3 -- train gpt-nano --stages 4 --out run "
+        "--checkpoint-every 50",
     .options = options,
     .min_args = 0,
     .max_args = -1,

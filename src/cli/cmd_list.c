@@ -38,8 +38,11 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_list = {
     .name = "list",
     .synopsis = "[KIND] [--json]",
-    .brief = "what there is: models, ops, optimizers, schedules, ...",
-    .detail = "Without KIND, the kinds.\n\n  sluice list models\n  sluice list ops --json",
+    .brief = "list models, ops, optimizers, schedules, ...",
+    .detail = "KIND is a kind of entry; without it the kinds are listed.\n"
+              "\n"
+              "  sluice list models\n"
+              "  sluice list ops --json",
     .options = options,
     .max_args = 1,
     .run = run,

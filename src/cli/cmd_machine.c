@@ -93,7 +93,7 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_machine = {
     .name = "machine",
     .synopsis = "ls | show MACHINE | check FILE | discover [--device D] [-o X.machine]",
-    .brief = "machines to plan for: the built-in ones, files, this computer",
+    .brief = "list, show, check and discover machines to plan for",
     .detail = "MACHINE is a name, a file, 'here', or HOSTSxDEVICES:mem=16G,intra=100GB/s,"
               "inter=10Gb/s.\n\n"
               "  sluice machine show summit --text\n"

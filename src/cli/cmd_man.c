@@ -109,10 +109,11 @@ static sl_err run(const struct sl_args *args) {
 const struct sl_command sl_cli_cmd_man = {
     .name = "man",
     .synopsis = "[COMMAND | -o DIR]",
-    .brief = "manual pages, from the tables that the options are read by",
+    .brief = "print or write manual pages",
     .detail =
-        "The page of a command, or of sluice itself, for man(1); with -o all of them as files.\n"
-        "An installation has them in share/man. With --json the tables of options themselves.\n\n"
+        "Prints the manual page of a command, or of sluice, for man(1). -o writes all pages.\n"
+        "Packages install them in share/man. --json prints the tables of options.\n"
+        "\n"
         "  sluice man train | man -l -",
     .options =
         (const struct sl_option[]){{"-o", "DIR", "write all pages into this directory", false},

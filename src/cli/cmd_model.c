@@ -45,11 +45,13 @@ const struct sl_command sl_cli_cmd_model = {
     .name = "model",
     .synopsis = "MODEL [--set K=V,...]... [--print|--dot|--json]",
     .brief = "check a model; parameters, flops, bytes, shapes",
-    .detail = "MODEL is a name ('sluice list models') or the path of a file.\n"
-              "docs/formats.md has the language.\n\n"
-              "  sluice model gpt2\n"
-              "  sluice model gpt2 --set L=4,C=128 --json\n"
-              "  sluice model resnet18 --dot | dot -Tsvg >resnet18.svg",
+    .detail =
+        "MODEL is a name ('sluice list models') or the path of a file. docs/formats.md describes\n"
+        "the model language.\n"
+        "\n"
+        "  sluice model gpt2\n"
+        "  sluice model gpt2 --set L=4,C=128 --json\n"
+        "  sluice model resnet18 --dot | dot -Tsvg >resnet18.svg",
     .options = options,
     .min_args = 1,
     .max_args = 1,

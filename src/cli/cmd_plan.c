@@ -187,14 +187,16 @@ const struct sl_command sl_cli_cmd_plan = {
                 "[--bandwidth BW] [--micro N]",
     .brief = "cut a model into stages for a machine",
     .detail =
-        "The plan is simulated and fits into memory by the verifier's byte counts. FILE is an\n"
-        "input of Piper, dnn-partitioning or PipeDream; it is planned under the cost model of "
-        "that\n"
-        "program. Options override the machine described in the file.\n\n"
+        "Cuts MODEL into stages, assigns them to devices and chooses the micro-batches. The plan "
+        "is\n"
+        "simulated and fits into the memory of the devices. FILE is an input of Piper,\n"
+        "dnn-partitioning or PipeDream, planned under the cost model of that program; options\n"
+        "override the machine that the file describes.\n"
+        "\n"
         "  sluice plan gpt-2.2b --machine p3.16xlarge --dtype fp16 --batch 64 --schedule 2bw\n"
         "  sluice plan gpt-nano --machine laptop --batch 16 --straight -o nano.plan\n"
-        "  sluice plan bert32a100.json --devices 64 --memory 8GiB --bandwidth 25GiB/s "
-        "--micro 1920\n"
+        "  sluice plan bert32a100.json --devices 64 --memory 8GiB --bandwidth 25GiB/s --micro "
+        "1920\n"
         "  sluice plan resnet50.graph.txt --levels 8,2 --bandwidth 30GB/s,3.125GB/s --json",
     .options = options,
     .min_args = 1,

@@ -164,10 +164,13 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_profile = {
     .name = "profile",
     .synopsis = "MODEL [--ops] [--batch B] [--threads T] [-o X.cost --micro-batch 1,2 --busy N]",
-    .brief = "where the time of a training step goes",
+    .brief = "measure where the time of a training step goes",
     .detail =
-        "Forward and backward of one micro-batch of --batch samples, kernel by kernel. With -o "
-        "a\ncost table: medians over all blocks that are alike.\n\n"
+        "Measures forward and backward of one micro-batch of --batch samples, kernel by kernel.\n"
+        "-o writes a cost table for 'sluice plan': the times of every unit of the model; equal "
+        "blocks\n"
+        "share one median.\n"
+        "\n"
         "  sluice profile gpt-nano --micro-batch 1,2,4 --busy 2 -o nano.cost\n"
         "  sluice plan gpt-nano --cost nano.cost --machine here",
     .options = options,

@@ -77,17 +77,18 @@ static sl_err run(const struct sl_args *args) {
 const struct sl_command sl_cli_cmd_report = {
     .name = "report",
     .synopsis = "(RUN | X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
-    .brief = "draw a run's curves, or timelines: one page, SVG, Perfetto",
-    .detail =
-        "A plan or schedule is verified and simulated, a trace is drawn as it is. Two of them\n"
-        "are compared on one page with one time scale and as many steps of each. The page needs no "
-        "network.\n\n"
-        "Of a run directory: losses, staleness (after --log-staleness), stages over the model,\n"
-        "memory, and after --trace the measured timeline against the predicted one, time per\n"
-        "action and why it takes this long.\n\n"
-        "  sluice report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 -o x.html\n"
-        "  sluice report predicted.trace.json measured.trace.json -o x.html\n"
-        "  sluice report run --ops -o run.html",
+    .brief = "draw the curves of a run, or timelines: HTML page, SVG, Perfetto",
+    .detail = "X.plan, X.sched, X.csv: verifies and simulates the schedule, draws its timeline.\n"
+              "X.trace.json: draws the timeline. Two of them: compares them on one page, with one "
+              "time scale and as many steps of each.\n"
+              "RUN: draws losses, staleness (after --log-staleness), stages, memory; after --trace "
+              "also the\n"
+              "measured and the predicted timeline, and where the time of a step goes.\n"
+              "Pages are self-contained.\n"
+              "\n"
+              "  sluice report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 -o x.html\n"
+              "  sluice report predicted.trace.json measured.trace.json -o x.html\n"
+              "  sluice report run --ops -o run.html",
     .options =
         (const struct sl_option[]){
             SL_SCHED_OPTIONS,

@@ -1,4 +1,4 @@
-/* sluice sample: text from a trained language model, one token after another. */
+/* sluice sample: generate text with a trained language model, one token after another. */
 #include "cli/command.h"
 
 #include "base/json.h"
@@ -83,7 +83,7 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_sample = {
     .name = "sample",
     .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
-    .brief = "text from a trained language model",
+    .brief = "generate text with a trained language model",
     .detail = "  sluice sample run --prompt 'static int ' --tokens 400 --temperature 0.6",
     .options = options,
     .min_args = 1,

@@ -68,10 +68,11 @@ static sl_err run(const struct sl_args *args) {
 const struct sl_command sl_cli_cmd_sched = {
     .name = "sched",
     .synopsis = "(X.plan | --chain N | --dag EDGES) --schedule S --micro M [-o FILE]",
-    .brief = "build a schedule and prove it",
+    .brief = "build and verify a schedule",
     .detail =
-        "Generates the passes of a schedule, lowers them to sends, receives, slots and steps,\n"
-        "verifies the result and prints what each stage needs.\n\n"
+        "Generates the passes of a schedule, adds messages, buffer slots and optimizer steps\n"
+        "(lowering), verifies the result and prints the needs of each stage.\n"
+        "\n"
         "  sluice sched --chain 4 --schedule 1f1b --micro 8\n"
         "  sluice sched --dag 'a>b,a>c,b>d,c>d' --schedule 2bw --micro 4 --iters 100 -o x.sched",
     .options =

@@ -47,10 +47,12 @@ const struct sl_command sl_cli_cmd_sim = {
     .name = "sim",
     .synopsis = "(X.plan | X.sched | X.csv | --chain N | --dag EDGES) [--costs C] [-o FILE]...",
     .brief = "predict times, bubbles and memory of a schedule",
-    .detail = "Verifies the schedule, plays it on the given costs in exact nanoseconds and prints\n"
-              "the timeline, what every stage does and holds, and the critical path.\n\n"
-              "  sluice sim --chain 4 --schedule 1f1b --micro 8 --costs 'F=3,I=2,W=2'\n"
-              "  sluice sim x.csv --links 'latency=5us,bandwidth=10Gb/s' -o x.html -o x.trace.json",
+    .detail =
+        "Verifies the schedule, simulates it with the given costs and prints the timeline, times,\n"
+        "bubbles and memory of every stage, and the critical path. Times are exact nanoseconds.\n"
+        "\n"
+        "  sluice sim --chain 4 --schedule 1f1b --micro 8 --costs 'F=3,I=2,W=2'\n"
+        "  sluice sim x.csv --links 'latency=5us,bandwidth=10Gb/s' -o x.html -o x.trace.json",
     .options =
         (const struct sl_option[]){
             SL_SCHED_OPTIONS,

@@ -157,12 +157,15 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_study = {
     .name = "study",
     .synopsis = "FILE [--out DIR] [--jobs J] [--seeds N] [--part X] [--dry-run]",
-    .brief = "many runs (tasks x modes x seeds) to one table and one page of curves",
-    .detail = "Finished runs are reused: the same command continues a stopped study. If a task has "
-              "several\n"
-              "rates, each mode gets its best one, tuned on other seeds. Differences are paired by "
-              "seed,\n"
-              "with a 95 % interval. Format: docs/formats-study.md.\n\n"
+    .brief = "train tasks x modes x seeds; write one table and one page of curves",
+    .detail = "Runs tasks x modes x seeds and writes one table. The same command continues a "
+              "stopped study;\n"
+              "finished runs are reused. If a task has several learning rates, each mode is tuned "
+              "on other\n"
+              "seeds first. Differences between modes are paired by seed and have 95 % intervals. "
+              "Format:\n"
+              "docs/formats-study.md.\n"
+              "\n"
               "  sluice study bench/converge.study --set data=../shared/data --dry-run",
     .options = options,
     .min_args = 1,

@@ -362,10 +362,13 @@ const struct sl_command sl_cli_cmd_train = {
     .name = "train",
     .synopsis = "[MODEL] [--steps N] [--batch B] [--data F] [--out DIR] [--resume] ...",
     .brief = "train a model",
-    .detail = "MODEL is a name ('sluice list models') or the path of a file. With --stages or\n"
-              "--plan it is trained as a pipeline; a synchronous schedule gives the bits of one\n"
-              "worker. The run directory has a log, checkpoints and what 'sluice report' draws.\n"
-              "--resume takes MODEL and all options from it.\n\n"
+    .detail = "MODEL is a name ('sluice list models') or the path of a file. --stages or --plan "
+              "train it as a\n"
+              "pipeline; synchronous schedules give the same bits as one worker. The run directory "
+              "holds the\n"
+              "log, checkpoints and data for 'sluice report'. --resume takes MODEL and all options "
+              "from it.\n"
+              "\n"
               "  sluice train gpt-nano --data book.txt --steps 300 --batch 16 --out run\n"
               "  sluice train gpt-nano --stages 3 --schedule zb-h1 --micro 8 --trace --out run\n"
               "  mpirun -n 4 sluice train gpt2 --stages 4 --data book.txt --out run\n"

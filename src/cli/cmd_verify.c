@@ -86,14 +86,19 @@ static sl_err run(const struct sl_args *args) {
 const struct sl_command sl_cli_cmd_verify = {
     .name = "verify",
     .synopsis = "(X.plan | X.sched | X.csv) [--memory BYTES]",
-    .brief = "prove a schedule, or say why not",
-    .detail =
-        "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
-        "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
-        "lowered first; of a plan, the schedule that it names is built. Exit 1 and one reason\n"
-        "when something is wrong. Gradients may be summed in any order; lowering restores the\n"
-        "order of one worker where the memory suffices.\n\n"
-        "  sluice verify x.sched --memory 16GiB",
+    .brief = "verify a schedule, or print its first fault",
+    .detail = "Executes the schedule symbolically and checks dependencies, deadlocks (a send waits "
+              "for its\n"
+              "receive), weight versions, buffer slots, memory, gradients and tied weights. Adds "
+              "messages and\n"
+              "slots first if the file has only passes; builds the schedule of a plan. Prints the "
+              "first fault; the exit status is "
+              "then 1.\n"
+              "Sums of gradients may have any order; lowering restores the order of one worker if "
+              "memory\n"
+              "allows it.\n"
+              "\n"
+              "  sluice verify x.sched --memory 16GiB",
     .options =
         (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},
                                    {"--canonical", NULL, "refuse other orders of sums", false},

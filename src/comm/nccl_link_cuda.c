@@ -27,13 +27,13 @@ static sl_err open_nccl_mpi(const struct sl_comm_job *job, struct sl_comm **out)
 const struct sl_transport sl_comm_transport_nccl = {
     .name = "nccl",
     .brief =
-        "workers are processes with a GPU each: NCCL, started as tcp is (never run on two GPUs)",
+        "workers are processes with a GPU each, connected by NCCL and tcp (untested on two GPUs)",
     .open = open_nccl,
 };
 
 const struct sl_transport sl_comm_transport_nccl_mpi = {
     .name = "nccl-mpi",
-    .brief = "the same within an MPI job (never run on two GPUs)",
+    .brief = "nccl for the ranks of an MPI job (untested on two GPUs)",
     .has_launcher = true,
     .open = open_nccl_mpi,
 };

@@ -16,14 +16,14 @@
 
 static const struct sl_transport mpi = {
     .name = "mpi",
-    .brief = "workers are ranks of an MPI job, or threads of them",
+    .brief = "workers are ranks of an MPI job, or their threads",
     .module = "libsluice_mpi.so",
     .has_launcher = true,
 };
 
 static const struct sl_transport mpi_p2p = {
     .name = "mpi-p2p",
-    .brief = "the same by messages only, as between hosts",
+    .brief = "mpi with messages only, as between hosts (no shared memory)",
     .module = "libsluice_mpi.so",
     .has_launcher = true,
 };

@@ -212,7 +212,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
 
 const struct sl_data_kind sl_data_csv = {
     .name = "csv",
-    .brief = "a table of numbers as text, with names in the first row",
+    .brief = "a text table of numbers; the first row has the names",
     .offers = "its columns by the names in the first row",
     .suffixes = ".csv.tsv",
     .files_max = 1,

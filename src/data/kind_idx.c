@@ -277,7 +277,7 @@ static void expand(struct sl_data *data, const char *path) {
 
 const struct sl_data_kind sl_data_idx = {
     .name = "idx",
-    .brief = "images and labels in IDX files, as MNIST has them (gzip too)",
+    .brief = "images and labels in IDX files such as MNIST's (also gzip)",
     .offers = "image [C,H,W] or flat, label, row",
     .suffixes = ".idx3.idx1",
     .files_max = 2,

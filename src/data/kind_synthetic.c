@@ -163,7 +163,7 @@ static void describe(const struct sl_data *data, struct sl_json_out *json) {
 
 const struct sl_data_kind sl_data_synthetic = {
     .name = "synthetic",
-    .brief = "made up from the inputs of the model; learnable, endless, no file needed",
+    .brief = "generated for the inputs of the model; learnable, endless, needs no file",
     .offers = "all inputs of the model",
     .suffixes = "",
     .ordered = true,

@@ -194,7 +194,7 @@ static sl_err ref_norm_sq(struct sl_device *device, const struct sl_norm_item *i
 
 const struct sl_device_row sl_device_reference = {
     .name = "reference",
-    .brief = "every op by its double-precision reference; slow, exact, for checking",
+    .brief = "double-precision reference of every op; slow; for checks",
     .is_host = true,
     .missing = ref_missing,
     .open = ref_open,

@@ -26,7 +26,7 @@ const int sl_optim_policy_count = SL_COUNT(sl_optim_policies);
 
 const struct sl_policy sl_optim_policy_none = {
     .name = "none",
-    .brief = "weights as the schedule says",
+    .brief = "weights of the schedule, without prediction or correction",
     .note = "passes read true weights, steps are the optimizer's",
     .rules = "sync twobw stash vsync newest",
 };

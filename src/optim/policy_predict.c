@@ -69,7 +69,8 @@ static const struct sl_hyper predict_hyper[] = {
 
 const struct sl_policy sl_optim_policy_spectrain = {
     .name = "spectrain",
-    .brief = "forward and backward on the predicted weights of the end of the round trip",
+    .brief = "forward and backward passes read the weights predicted for the step of their "
+             "gradient (SpecTrain)",
     .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1",
     .rules = "newest",
     .why = WHY_STASH,
@@ -80,7 +81,8 @@ const struct sl_policy sl_optim_policy_spectrain = {
 
 const struct sl_policy sl_optim_policy_xpipe = {
     .name = "xpipe",
-    .brief = "the first micro-batch of a step predicts for all of them (XPipe)",
+    .brief =
+        "one prediction per step, for its first micro-batch, serves all its micro-batches (XPipe)",
     .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T)",
     .rules = "newest",
     .why = WHY_STASH,
@@ -92,7 +94,7 @@ const struct sl_policy sl_optim_policy_xpipe = {
 
 const struct sl_policy sl_optim_policy_pipeoptim = {
     .name = "pipeoptim",
-    .brief = "forward on the predicted weights of its own backward (PipeOptim)",
+    .brief = "forward passes read the predicted weights of their backward pass (PipeOptim)",
     .note = "s_f = h at m = 1, backward on the true weights",
     .rules = "newest",
     .why = WHY_STASH,
@@ -103,7 +105,7 @@ const struct sl_policy sl_optim_policy_pipeoptim = {
 
 const struct sl_policy sl_optim_policy_2bw_predict = {
     .name = "2bw-predict",
-    .brief = "2bw on weights predicted one step ahead, the same on every stage",
+    .brief = "2bw; passes read weights predicted one step ahead, equally on all stages",
     .note = "W^(t+1) = W(t) - lr*Delta(t) wherever 2bw reads W(t); s = 1",
     .rules = "twobw",
     .why = "s = 1 everywhere is right only where the delay is one step everywhere; use '2bw', or "

@@ -51,7 +51,8 @@ static double mare_decay(const struct sl_policy_use *use, const struct sl_policy
 
 const struct sl_policy sl_optim_policy_pipemare = {
     .name = "pipemare",
-    .brief = "smaller steps while young, backward on weights moved back to those of the forward",
+    .brief = "smaller steps early in training; backward passes on an estimate of the forward "
+             "weights (PipeMare)",
     .note = "T1 lr/tau^p, T2 u = w - tau*velocity, tau = (2h+1)/m",
     .rules = "newest",
     .why = "its correction replaces stashed versions; use 'async' or 'paci'",
@@ -74,7 +75,7 @@ static double rescale(const struct sl_policy_use *use, const struct sl_policy_at
 
 const struct sl_policy sl_optim_policy_lr_rescale = {
     .name = "lr-rescale",
-    .brief = "a stage's learning rate is divided by one plus its delay",
+    .brief = "divides a stage's learning rate by one plus its delay",
     .note = "lr/(1+delay)^power, delay in steps: h/m, in 2bw 1, in vsync (depth-1)/m",
     .rules = "twobw stash vsync newest",
     .why = "",
@@ -100,7 +101,7 @@ static void nesterov(const struct sl_policy_use *use, const struct sl_policy_at 
 
 const struct sl_policy sl_optim_policy_nesterov_async = {
     .name = "nesterov-async",
-    .brief = "Nesterov's look-ahead with a momentum of 0.99 makes up for the delay",
+    .brief = "Nesterov momentum 0.99; its look-ahead compensates for the delay",
     .note = "torch.optim.NAdam with beta1 = 0.99 and decoupled decay on stashed weights",
     .rules = "stash vsync newest twobw",
     .why = "",
@@ -114,7 +115,7 @@ const struct sl_policy sl_optim_policy_nesterov_async = {
 
 const struct sl_policy sl_optim_policy_error_feedback = {
     .name = "error-feedback",
-    .brief = "a step also puts right what the step before did with an old gradient",
+    .brief = "each step corrects the previous step, which used a stale gradient",
     .note = "w -= lr*(2*Delta(t) - Delta(t-1)) at a steady rate (our reading)",
     .rules = "twobw",
     .why = "it knows the error of exactly one step of delay; use '2bw'",

@@ -113,7 +113,7 @@ ROW(graph_dp, 0) = {
 ROW(pipedream_dp, 1) = {
     .name = "pipedream-dp",
     .old_name = "pipedream",
-    .brief = "runs of one topological order with replicas (PipeDream)",
+    .brief = "contiguous parts of one topological order, with replicas (PipeDream)",
     .run = run_pipedream_dp,
 };
 ROW(piper_dp, 2) = {

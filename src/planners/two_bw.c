@@ -205,7 +205,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
 
 const struct sl_planner sl_planners_2bw = {
     .name = "2bw",
-    .brief = "width x depth by closed forms, equal stages, at least as many micro-batches "
+    .brief = "width x depth of equal stages by closed formulas, at least as many micro-batches "
              "as stages (PipeDream-2BW)",
     .run = run,
 };

@@ -58,10 +58,11 @@ void sl_profile_checkup_put(const struct sl_checkup *c, bool colour, struct sl_t
     int needed = sl_profile_checkup_bad_count(c, true),
         wanted = sl_profile_checkup_bad_count(c, false);
     if (needed)
-        sl_text_printf(text, "\n%d of what training needs is not good\n", needed);
+        sl_text_printf(text, "\ntraining is impossible: %d needed items are missing or fail\n",
+                       needed);
     else
         sl_text_printf(text, "\nmodels can be trained here%s\n",
-                       wanted ? "; what is not ok above is only needed for what it says" : "");
+                       wanted ? "; the problems above affect only what they name" : "");
 }
 
 void sl_profile_checkup_json(const struct sl_checkup *c, struct sl_text *text) {

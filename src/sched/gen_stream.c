@@ -228,12 +228,15 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
 
 ROW(2bw, "2bw", "no flush, two weight versions, delay one (PipeDream-2BW)", SL_RULE_2BW,
     capped_window, .slack = 1, .windowed = true, .memory = SL_MEMORY_TWO_VERSIONS);
-ROW(async, "async", "no flush, no protection: every pass reads the newest weights", SL_RULE_NEWEST,
-    window_of, .memory = SL_MEMORY_WINDOW);
+ROW(async, "async", "no flush: every pass reads the newest weights", SL_RULE_NEWEST, window_of,
+    .memory = SL_MEMORY_WINDOW);
 ROW(paci, "paci",
-    "async by another name: a step every m backwards, so F and B differ by few versions (PACI)",
+    "asynchronous: a step every m backward passes, so that F and B read versions close together "
+    "(PACI)",
     SL_RULE_NEWEST, window_of, .memory = SL_MEMORY_WINDOW);
-ROW(stash, "stash", "no flush, backward on the stashed weights of its forward (PipeDream)",
+ROW(stash, "stash",
+    "no flush: a backward pass reads the weights of its forward pass (weight stashing, PipeDream)",
     SL_RULE_STASH, window_of, .memory = SL_MEMORY_STASHED);
-ROW(vsync, "vsync", "no flush, one version per micro-batch on all stages (vertical sync)",
+ROW(vsync, "vsync",
+    "no flush: all stages use the same version for a micro-batch (PipeDream's vertical sync)",
     SL_RULE_VSYNC, vsync_window, .memory = SL_MEMORY_STASHED);

@@ -118,7 +118,7 @@ const struct sl_schedule sl_sched_row_serial = {
 
 const struct sl_schedule sl_sched_row_forward = {
     .name = "forward",
-    .brief = "forwards only: evaluation in the pipeline",
+    .brief = "forward passes only, for evaluation",
     .domain = "one iteration",
     .rule = SL_RULE_FORWARD,
     .any_micro_size = true,
