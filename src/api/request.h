@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-/* Sizes in version 0.2, the first with a size: their last fields then. */
+/* Sizes of the structs in 0.2, the first version in which they have a size. */
 #define SL_PLAN_REQUEST_FIRST (offsetof(struct sl_plan_request, seconds) + sizeof(double))
 #define SL_TRAIN_REQUEST_FIRST (offsetof(struct sl_train_request, threads) + sizeof(int))
 

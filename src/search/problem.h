@@ -86,7 +86,7 @@ struct sl_problem {
     const struct sl_staleness_cost *staleness;
     int staleness_count;
     const char *precision;
-    bool exact_bytes; /* of the precision */
+    bool exact_bytes; /* stage programs have this precision: their bytes are exact */
 };
 
 /* Time of a recomputation of a forward pass that takes f. */

@@ -1,5 +1,5 @@
 /* The loop; async_loop.h says what it does. */
-#include "support/async_loop.h"
+#include "support/async_formulas.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,123 +12,6 @@
 #include <string.h>
 
 enum { FORESEEN = LOOP_STEPS + 1, SLABS }; /* weight slab of predictions */
-
-/* ---- the formulas ---- */
-
-static int64_t newest(int64_t k, int64_t f, int64_t m) { return (k > f ? k - f : 0) / m; }
-static int64_t twobw(struct loop_at at) { return at.k > 2 * at.m ? (at.k - 1) / at.m - 1 : 0; }
-static int64_t local(struct loop_at at) { return newest(at.k, at.f, at.m); }
-static int64_t entry(struct loop_at at) { return newest(at.k, at.entry_f, at.m); }
-static int64_t late(struct loop_at at) { return (at.k - 1) / at.m; }
-
-const struct loop_rule loop_rules[] = {
-    {"2bw", twobw, twobw},  {"stash", local, local}, {"vsync", entry, entry},
-    {"async", local, late}, {"paci", local, late},
-};
-const int loop_rule_count = SL_COUNT(loop_rules);
-
-const struct loop_rule *loop_rule_find(const char *schedule) {
-    for (int i = 0; i < loop_rule_count; i++)
-        if (strcmp(loop_rules[i].schedule, schedule) == 0)
-            return &loop_rules[i];
-    return NULL;
-}
-
-/* Passes of a stage between backward vm and version v when all step together. */
-static int64_t late_by(struct loop_at at) {
-    int64_t r = at.entry_f - at.f;
-    return r + 1 + (r + 1) / 2;
-}
-
-static int64_t place(struct loop_at at, int64_t k, bool forward, int64_t all) {
-    int64_t before = at.f + k - 1 < all ? at.f + k - 1 : all;
-    return k - 1 + (forward ? (k > at.f ? k - at.f : 0) : before);
-}
-
-static int64_t newest_at(struct loop_at at, bool forward, int64_t all) {
-    int64_t v = 0, here = place(at, at.k, forward, all);
-    while ((v + 1) * at.m <= all && place(at, (v + 1) * at.m, false, all) + late_by(at) < here)
-        v++;
-    return v;
-}
-
-/* The version that a pass reads, in a run of `all` micro-batches. */
-static int64_t version_of(const struct loop *l, const struct loop_rule *rule, struct loop_at at,
-                          bool forward, int64_t all) {
-    struct loop_at top = at;
-    top.f = at.entry_f;
-    if (!l->global_step || rule->forward == twobw)
-        return forward ? rule->forward(at) : rule->backward(at);
-    if (rule->forward == entry)
-        return newest_at(top, true, all);
-    return newest_at(at, forward || rule->backward == local, all);
-}
-
-static bool is_policy(const struct loop *l, const char *name) {
-    return l->config->policy.row && strcmp(l->config->policy.row->name, name) == 0;
-}
-
-/* How far ahead of version v (of this run) the pass reads. */
-static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int64_t v) {
-    int64_t n = at.entry_f, r = at.entry_f - at.f, m = at.m, k = at.k, s = 0;
-    if (is_policy(l, "spectrain"))
-        s = (k - 1 + (l->global_step ? 0 : r / 2)) / m - v;
-    if (is_policy(l, "pipeoptim") && forward)
-        s = (k - 1) / m - v;
-    if (is_policy(l, "2bw-predict"))
-        s = (k - 1) / m - v;
-    if (is_policy(l, "xpipe") && forward) /* the default rounding: halves to even */
-        s = (int64_t)nearbyint(((double)m + (double)n - (double)r / 2 - 2) / (double)m);
-    if (is_policy(l, "xpipe") && !forward)
-        s = (m + r / 2 - 1) / m;
-    return s;
-}
-
-/* The factor of the distance: the one value of the policies that predict. */
-static double reach_of(const struct loop *l) { return l->config->policy.hyper[0]; }
-
-/* PipeMare's delay; K = 100 and D = 0.135 are its defaults. */
-static double tau_of(const struct loop *l, int height) {
-    return (double)(2 * height + 1) / (double)l->config->micros;
-}
-
-/* The height of a parameter is that of the highest stage that uses it. */
-static int param_height(const struct loop *l, int param) {
-    const struct sl_graph *graph = l->config->graph;
-    int max = 0;
-    for (int64_t g = 0; g < graph->grads.count; g++) {
-        int height = l->height[l->stage_of[graph->grads.at[g].node]];
-        if (graph->grads.at[g].param == param && height > max)
-            max = height;
-    }
-    return max;
-}
-
-static double rate(const struct loop *l, int param, int64_t t) {
-    int height = param_height(l, param);
-    struct loop_at at = {.f = height + 1, .entry_f = l->depth};
-    double more = l->global_step ? (double)((late_by(at) + 1) / 2) : 0;
-    double lr = sl_optim_lr_at(&l->config->lr, l->config->base_lr, t),
-           m = (double)l->config->micros;
-    double delay = (height + more) / m, tau = tau_of(l, height), done = (double)(t - 1) / 100;
-    if (l->rule->forward == twobw)
-        delay = 1;
-    if (l->rule->forward == entry)
-        delay = (l->depth - 1 + l->global_step) / m;
-    if (is_policy(l, "lr-rescale"))
-        return lr * pow(1 + delay, -1.0);
-    if (is_policy(l, "pipemare") && tau > 1)
-        return lr * pow(tau, -(1 - (done < 1 ? done : 1)));
-    const struct sl_policy_use *use = &l->config->policy;
-    if (!use->row || !use->row->rate || is_policy(l, "pipemare"))
-        return lr;
-    /* Another row: its own formula, on the delay that this loop counts. */
-    struct sl_policy_at where = {
-        .height = height, .depth = l->depth, .micros = l->config->micros, .delay = delay};
-    return lr * use->row->rate(use, &where, t);
-}
-
-/* ---- the loop ---- */
 
 static void must(sl_err err) {
     if (err != SL_OK)
@@ -302,17 +185,17 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
                            int64_t v) {
     struct sl_worker *w = l->worker[s];
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
-    int64_t far = ahead(l, at, forward, v), version = start + v;
-    bool back = is_policy(l, "pipemare") && !forward;
+    int64_t far = loop_look_ahead(l, at, forward, v), version = start + v;
+    bool back = loop_is_policy(l, "pipemare") && !forward;
     assert_true(far >= 0);
     if (!far && !back)
         return version;
     for (int i = 0; i < p->param_count; i++) {
         const float *direction =
             part(l, s, back ? l->velocity[s][version] : l->delta[s][version], i);
-        double lr = version ? rate(l, p->params[i].param, version) : 0;
-        float by =
-            back ? (float)tau_of(l, l->height[s]) : (float)(lr * ((double)far * reach_of(l)));
+        double lr = version ? loop_rate(l, p->params[i].param, version) : 0;
+        float by = back ? (float)loop_tau_of(l, l->height[s])
+                        : (float)(lr * ((double)far * loop_reach_of(l)));
         moved(sl_run_worker_weight(w, FORESEEN, i), sl_run_worker_weight(w, (int)version, i), by,
               direction, p->params[i].numel);
     }
@@ -329,7 +212,7 @@ static struct sl_optim_param param_of(const struct loop *l, int param) {
         if (graph->grads.at[g].param == param)
             os.lookup |=
                 strncmp(graph->nodes.at[graph->grads.at[g].node].op->name, "embed", 5) == 0;
-    for (int i = 0; is_policy(l, "nesterov-async") && optim.row->hyper[i].name; i++)
+    for (int i = 0; loop_is_policy(l, "nesterov-async") && optim.row->hyper[i].name; i++)
         if (strcmp(optim.row->hyper[i].name, "beta1") == 0 ||
             strcmp(optim.row->hyper[i].name, "beta") == 0)
             optim.hyper[i] = 0.99;
@@ -343,8 +226,8 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
     struct sl_optim_param op = param_of(l, param);
     float *to = sl_run_worker_weight(w, (int)t, i), *from = sl_run_worker_weight(w, (int)t - 1, i);
     float *delta = part(l, s, l->delta[s][t], i), *last = part(l, s, l->delta[s][t - 1], i);
-    bool feedback = is_policy(l, "error-feedback") && t > 1;
-    double lr = rate(l, param, t), lr_last = feedback ? rate(l, param, t - 1) : 0;
+    bool feedback = loop_is_policy(l, "error-feedback") && t > 1;
+    double lr = loop_rate(l, param, t), lr_last = feedback ? loop_rate(l, param, t - 1) : 0;
     memcpy(to, from, sizeof *to * (size_t)op.count);
     if (feedback)
         moved(to, to, -(float)lr_last, last, op.count);
@@ -364,10 +247,10 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
     must(l->device->row->step(l->device, &item, 1));
     if (feedback)
         moved(to, to, (float)lr_last, delta, op.count);
-    if (is_policy(l, "pipemare")) {
+    if (loop_is_policy(l, "pipemare")) {
         float *velocity = part(l, s, l->velocity[s][t], i);
         const float *old = part(l, s, l->velocity[s][t - 1], i);
-        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, param_height(l, param))));
+        float rest = (float)(1 - pow(0.135, 1 / loop_tau_of(l, loop_param_height(l, param))));
         for (int64_t e = 0; e < op.count; e++) {
             float lost = from[e] - to[e], less = rest * old[e], more = rest * lost;
             velocity[e] = old[e] - less;
@@ -385,10 +268,10 @@ static void skip_one(struct loop *l, int s, int i, int64_t t) {
     memcpy(sl_run_worker_weight(w, (int)t, i), sl_run_worker_weight(w, (int)t - 1, i), bytes);
     memcpy(delta, part(l, s, l->delta[s][t - 1], i), bytes);
     memcpy(part(l, s, l->velocity[s][t], i), part(l, s, l->velocity[s][t - 1], i), bytes);
-    if (is_policy(l, "error-feedback") || !op.optim.row->delta)
+    if (loop_is_policy(l, "error-feedback") || !op.optim.row->delta)
         return;
     struct sl_step_coef coef =
-        sl_optim_coef(&op, t, rate(l, w->programs[SL_WORKER_FULL]->params[i].param, t), 1);
+        sl_optim_coef(&op, t, loop_rate(l, w->programs[SL_WORKER_FULL]->params[i].param, t), 1);
     struct sl_step_io io = {.count = op.count,
                             .state = {sl_run_worker_opt(w, 0, i), sl_run_worker_opt(w, 1, i)},
                             .delta = delta};
@@ -440,7 +323,7 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
     l->rule = rule;
     l->depth = (int)entry_f;
     for (int64_t k = 1; k <= all; k++) {
-        int64_t t = (k - 1) / m, j = (k - 1) % m, bell = is_policy(l, "xpipe") ? t * m + 1 : k;
+        int64_t t = (k - 1) / m, j = (k - 1) % m, bell = loop_is_policy(l, "xpipe") ? t * m + 1 : k;
         struct micro u = {.step = start + t, .fresh = j == 0};
         u.batch_first = u.step * c->batch;
         u.first = u.batch_first + j * full;
@@ -452,7 +335,7 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
             put_inputs(l, s, &u);
             move(l, s, &u, false);
             pass(l, s, &u, SL_PHASE_F,
-                 weights_for(l, s, at, true, start, version_of(l, rule, first, true, all)));
+                 weights_for(l, s, at, true, start, loop_version_of(l, rule, first, true, all)));
             add_losses(l, s, &u);
         }
         for (int s = l->stages - 1; s >= 0; s--) {
@@ -460,7 +343,7 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
             first.k = bell;
             move(l, s, &u, true);
             pass(l, s, &u, SL_PHASE_B,
-                 weights_for(l, s, at, false, start, version_of(l, rule, first, false, all)));
+                 weights_for(l, s, at, false, start, loop_version_of(l, rule, first, false, all)));
         }
         if (j == m - 1)
             step_all(l, start + t + 1);

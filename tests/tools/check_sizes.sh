@@ -38,6 +38,7 @@ lines 500 'int x;' | expect ok "500 lines" a.c
 lines 501 'int x;' | expect bad "501 lines" a.c
 lines 200 'int x;' | expect ok "a header of 200 lines" a.h
 lines 201 'int x;' | expect bad "a header of 201 lines" a.h
+lines 501 'true' | expect bad "a script of 501 lines" a.sh
 function_of 60 | expect ok "a function of 60 lines" a.c
 function_of 61 | expect bad "a function of 61 lines" a.c
 { function_of 30 && function_of 61; } | expect bad "the second function" a.c

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
-#include "support/apart.h"
+#include "support/comm_workers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,91 +22,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 6, PLACES = 3, LARGE = (2 << 20) + 12 };
-
-static struct sl_comm *comm;
-static struct sl_device *devices[WORKERS];
+enum { PLACES = 3, LARGE = (2 << 20) + 12 };
 
 static struct sl_device *ends[WORKERS]; /* of channels; NULL: the host */
-
-static bool apart; /* all devices are (support/apart.h) */
-
-static void *as_seen(void *at) { return apart ? apart_hide(at) : at; }
-
-static void set_apart(bool on) {
-    apart = on;
-    for (int w = 0; w < WORKERS; w++)
-        if (devices[w])
-            devices[w]->row = on ? apart_row() : sl_device_find("cpu");
-}
-
-/* ---- workers as threads ---- */
-
-struct worker {
-    int index;
-    void *ctx;
-    sl_err (*body)(int worker, void *ctx);
-    sl_err err;
-    char message[256];
-    pthread_t thread;
-};
-
-static int rank_of(int worker) { return sl_comm_rank_of(comm, worker, WORKERS); }
-static bool is_here(int worker) { return rank_of(worker) == comm->rank; }
-
-static void *worker_main(void *arg) {
-    struct worker *w = arg;
-    w->err = w->body(w->index, w->ctx);
-    if (w->err != SL_OK) {
-        snprintf(w->message, sizeof w->message, "%s", sl_err_message());
-        sl_comm_fail(comm, w->err);
-    }
-    return NULL;
-}
-
-/* The workers of this rank run `body`; what each returned is in `out`. */
-static void run_workers(sl_err (*body)(int, void *), void *ctx, struct worker out[WORKERS]) {
-    for (int w = 0; w < WORKERS; w++) {
-        out[w] = (struct worker){.index = w, .ctx = ctx, .body = body};
-        if (is_here(w))
-            assert_int_equal(pthread_create(&out[w].thread, NULL, worker_main, &out[w]), 0);
-    }
-    for (int w = 0; w < WORKERS; w++)
-        if (is_here(w))
-            pthread_join(out[w].thread, NULL);
-}
-
-static void run_well(sl_err (*body)(int, void *), void *ctx) {
-    struct worker out[WORKERS];
-    run_workers(body, ctx, out);
-    for (int w = 0; w < WORKERS; w++)
-        if (out[w].err != SL_OK)
-            fail_msg("worker %d: %s", w, out[w].message);
-}
 
 /* ---- channels ---- */
 
 static struct sl_channel_spec spec_of(int from, int to, int64_t size_bytes) {
     return (struct sl_channel_spec){
-        .from = rank_of(from),
-        .to = rank_of(to),
+        .from = workers_rank_of(from),
+        .to = workers_rank_of(to),
         .places = PLACES,
         .size_bytes = size_bytes,
         .device = ends[to],
         .sender = ends[from],
         .ipc = getenv("SL_TEST_DEVICE") != NULL,
     };
-}
-
-/* Copy between a place in device memory and the host. */
-static sl_err copy_bytes(int worker, void *to, const void *from, int64_t size) {
-    struct sl_device *device = ends[worker];
-    if (!device && size)
-        memcpy(to, from, (size_t)size);
-    if (!device || !size)
-        return SL_OK;
-    SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, to, from, size));
-    return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
 /* A channel from every worker to every other. */
@@ -122,7 +53,7 @@ static void open_net(struct net *net) {
         for (int b = 0; b < WORKERS; b++) {
             struct sl_channel_spec spec = spec_of(a, b, net->size_bytes);
             if (a != b)
-                assert_int_equal(sl_comm_channel_open(comm, &spec, &net->at[a][b]), SL_OK);
+                assert_int_equal(sl_comm_channel_open(workers_comm, &spec, &net->at[a][b]), SL_OK);
         }
 }
 
@@ -132,15 +63,8 @@ static void close_net(struct net *net) {
             sl_comm_channel_close(net->at[a][b]);
 }
 
-static uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
-    uint64_t x = a * 0x9E3779B97F4A7C15u + b * 0xC2B2AE3D27D4EB4Fu + c * 0x165667B19E3779F9u;
-    x ^= x >> 29;
-    x *= 0xBF58476D1CE4E5B9u;
-    return x ^ x >> 32;
-}
-
 static uint64_t key_of(const struct net *net, int from, int to, int64_t n) {
-    return mix(net->seed, (uint64_t)(from * WORKERS + to), (uint64_t)n);
+    return workers_mix(net->seed, (uint64_t)(from * WORKERS + to), (uint64_t)n);
 }
 
 /* Mostly small, sometimes empty, rarely the max. */
@@ -151,18 +75,6 @@ static int64_t size_of(const struct net *net, int from, int to, int64_t n) {
     if (key % 37 == 0)
         return net->size_bytes;
     return (int64_t)((key >> 8) % 2000) % (net->size_bytes + 1);
-}
-
-static void fill(char *at, int64_t size, uint64_t key) {
-    for (int64_t i = 0; i < size; i++)
-        at[i] = (char)(key >> (i % 7) ^ (uint64_t)(i * 131));
-}
-
-static bool holds(const char *at, int64_t size, uint64_t key) {
-    for (int64_t i = 0; i < size; i++)
-        if (at[i] != (char)(key >> (i % 7) ^ (uint64_t)(i * 131)))
-            return false;
-    return true;
 }
 
 static int64_t number_of(const struct net *net, int64_t i) {
@@ -177,8 +89,8 @@ static sl_err send_one(struct net *net, int from, int to, int64_t n) {
     char *at;
     int64_t size = size_of(net, from, to, n);
     SL_TRY(sl_comm_channel_reserve(net->at[from][to], n, &at));
-    fill(scratch, size, key_of(net, from, to, n));
-    SL_TRY(copy_bytes(from, at, scratch, size));
+    workers_fill(scratch, size, key_of(net, from, to, n));
+    SL_TRY(workers_copy(ends[from], at, scratch, size));
     return sl_comm_channel_send(net->at[from][to], n, size);
 }
 
@@ -186,8 +98,8 @@ static sl_err receive_one(struct net *net, int from, int to, int64_t n) {
     struct sl_message message;
     int64_t size = size_of(net, from, to, n);
     SL_TRY(sl_comm_channel_receive(net->at[from][to], n, &message));
-    SL_TRY(copy_bytes(to, scratch, message.at, size));
-    if (message.size_bytes != size || !holds(scratch, size, key_of(net, from, to, n)))
+    SL_TRY(workers_copy(ends[to], scratch, message.at, size));
+    if (message.size_bytes != size || !workers_hold(scratch, size, key_of(net, from, to, n)))
         return sl_fail(SL_ERR_REFUSED,
                        "message %lld from %d to %d: %lld bytes, expected %lld, or others",
                        (long long)n, from, to, (long long)message.size_bytes, (long long)size);
@@ -209,9 +121,9 @@ static sl_err all_to_all(int worker, void *ctx) {
 static void try_net(int64_t size_bytes, int64_t count, int order) {
     struct net net = {.size_bytes = size_bytes, .count = count, .seed = 5, .order = order};
     open_net(&net);
-    run_well(all_to_all, &net);
+    workers_run_well(all_to_all, &net);
     net.seed = 6; /* the same channels once more, numbered from 0 */
-    run_well(all_to_all, &net);
+    workers_run_well(all_to_all, &net);
     close_net(&net);
 }
 
@@ -246,21 +158,21 @@ static sl_err pass_on(int worker, void *ctx) {
         char *at, first = (char)n;
         if (worker > 0) {
             SL_TRY(sl_comm_channel_receive(c->at[worker - 1], n, &message));
-            SL_TRY(copy_bytes(worker, &first, message.at, 1));
+            SL_TRY(workers_copy(ends[worker], &first, message.at, 1));
             if (message.size_bytes != 1 || first != (char)n)
                 return sl_fail(SL_ERR_REFUSED, "message %lld holds %d", (long long)n, first);
-            if (is_here(worker - 1) &&
+            if (workers_are_here(worker - 1) &&
                 atomic_load(&c->sent[worker - 1]) - atomic_load(&c->released[worker]) > 2 * PLACES)
                 return sl_fail(SL_ERR_REFUSED, "worker %d is not held back", worker - 1);
             for (int i = 0; worker == WORKERS - 1 && i < 20; i++)
-                sl_comm_poll(comm);
+                sl_comm_poll(workers_comm);
             atomic_fetch_add(&c->released[worker], 1);
             SL_TRY(sl_comm_channel_release(c->at[worker - 1], n));
         }
         if (worker == WORKERS - 1)
             continue;
         SL_TRY(sl_comm_channel_reserve(c->at[worker], n, &at));
-        SL_TRY(copy_bytes(worker, at, &first, 1));
+        SL_TRY(workers_copy(ends[worker], at, &first, 1));
         atomic_fetch_add(&c->sent[worker], 1);
         SL_TRY(sl_comm_channel_send(c->at[worker], n, 1));
     }
@@ -272,9 +184,9 @@ static void test_back_pressure(void **state) {
     struct chain c = {.count = getenv("SL_TEST_DEVICE") ? 100 : 500};
     for (int w = 0; w + 1 < WORKERS; w++) {
         struct sl_channel_spec spec = spec_of(w, w + 1, 1);
-        assert_int_equal(sl_comm_channel_open(comm, &spec, &c.at[w]), SL_OK);
+        assert_int_equal(sl_comm_channel_open(workers_comm, &spec, &c.at[w]), SL_OK);
     }
-    run_well(pass_on, &c);
+    workers_run_well(pass_on, &c);
     for (int w = 0; w + 1 < WORKERS; w++)
         sl_comm_channel_close(c.at[w]);
 }
@@ -308,7 +220,7 @@ static sl_err share_table(struct sl_group *group, int member, int count, int rou
 
 /* Any other order of the sum rounds differently. */
 static float term_value(int round, int term, int64_t i) {
-    uint64_t x = mix((uint64_t)round, (uint64_t)term, (uint64_t)i);
+    uint64_t x = workers_mix((uint64_t)round, (uint64_t)term, (uint64_t)i);
     return (float)((double)(x % 2000003) / 997.0 - 1003.0);
 }
 
@@ -326,7 +238,7 @@ static sl_err check_sum(int worker, int round, const float *out, int64_t count) 
 
 /* This memory as the worker's device sees it. */
 static sl_err open_seen(int worker, float *memory, int64_t size, float **out) {
-    void *at = as_seen(memory);
+    void *at = workers_seen(memory);
     sl_err err = SL_OK;
     if (ends[worker])
         err = ends[worker]->row->alloc(ends[worker], size, &at);
@@ -356,13 +268,13 @@ static sl_err add_up(struct meet *m, int worker, int member, int round) {
     float *out = round % 2 && own_count ? memory + m->count * own_count : memory;
     sl_err err = SL_OK;
     if (ends[worker])
-        SL_TRY_OUT(copy_bytes(worker, seen, memory, size));
+        SL_TRY_OUT(workers_copy(ends[worker], seen, memory, size));
     SL_TRY_OUT(sl_comm_group_sum_begin(m->some, member, own, m->count, seen + (out - memory)));
     if (round % 2 == 0)
         SL_TRY_OUT(
             sl_comm_group_sum_begin(m->again, member, own, m->count, seen + (more - memory)));
     for (int i = 0; i < round * (worker + 1) % 5; i++) {
-        sl_comm_poll(comm);
+        sl_comm_poll(workers_comm);
         SL_TRY_OUT(sl_comm_group_sum_poke(m->some, member));
         if (round % 2 == 0)
             SL_TRY_OUT(sl_comm_group_sum_poke(m->again, member));
@@ -370,12 +282,12 @@ static sl_err add_up(struct meet *m, int worker, int member, int round) {
     if (round % 2 == 0) {
         SL_TRY_OUT(sl_comm_group_sum_end(m->again, member));
         if (ends[worker])
-            SL_TRY_OUT(copy_bytes(worker, more, seen + (more - memory), m->count * 4));
+            SL_TRY_OUT(workers_copy(ends[worker], more, seen + (more - memory), m->count * 4));
         SL_TRY_OUT(check_sum(worker, round, more, m->count));
     }
     SL_TRY_OUT(sl_comm_group_sum_end(m->some, member));
     if (ends[worker])
-        SL_TRY_OUT(copy_bytes(worker, out, seen + (out - memory), m->count * 4));
+        SL_TRY_OUT(workers_copy(ends[worker], out, seen + (out - memory), m->count * 4));
     SL_TRY_OUT(check_sum(worker, round, out, m->count));
 out:
     if (ends[worker])
@@ -406,10 +318,10 @@ static void open_groups(struct meet *m) {
     int ranks[WORKERS], some[SL_COUNT(members)];
     struct sl_device *owners[SL_COUNT(members)];
     for (int w = 0; w < WORKERS; w++)
-        ranks[w] = rank_of(w);
+        ranks[w] = workers_rank_of(w);
     for (int i = 0; i < SL_COUNT(members); i++) {
         some[i] = ranks[members[i]];
-        owners[i] = ends[members[i]] ? ends[members[i]] : devices[members[i]];
+        owners[i] = ends[members[i]] ? ends[members[i]] : workers_device[members[i]];
     }
     struct sl_group_spec all = {.member_count = WORKERS, .ranks = ranks, .table_max = TABLE};
     struct sl_group_spec part = {.member_count = SL_COUNT(members),
@@ -420,9 +332,9 @@ static void open_groups(struct meet *m) {
                                  .sum_max = m->count,
                                  .devices = owners,
                                  .ipc = getenv("SL_TEST_DEVICE") != NULL};
-    assert_int_equal(sl_comm_group_open(comm, &all, &m->all), SL_OK);
-    assert_int_equal(sl_comm_group_open(comm, &part, &m->some), SL_OK);
-    assert_int_equal(sl_comm_group_open(comm, &part, &m->again), SL_OK);
+    assert_int_equal(sl_comm_group_open(workers_comm, &all, &m->all), SL_OK);
+    assert_int_equal(sl_comm_group_open(workers_comm, &part, &m->some), SL_OK);
+    assert_int_equal(sl_comm_group_open(workers_comm, &part, &m->again), SL_OK);
 }
 
 static void close_groups(struct meet *m) {
@@ -436,24 +348,24 @@ static void test_groups(void **state) {
     static const int64_t counts[] = {1, 0, 15, 16, 17, 64, 1003, 100003, 17, 10007};
     bool gpu = getenv("SL_TEST_DEVICE") != NULL;
     for (int i = 0; i < SL_COUNT(counts); i += gpu ? 3 : 1) {
-        set_apart(i >= 8 && !gpu);
+        workers_set_apart(i >= 8 && !gpu);
         struct meet m = {.rounds = gpu || counts[i] >= 10000 ? 4 : ROUNDS, .count = counts[i]};
         open_groups(&m);
-        run_well(meet_all, &m);
+        workers_run_well(meet_all, &m);
         close_groups(&m);
     }
-    set_apart(false);
+    workers_set_apart(false);
 }
 
 static void test_ranks(void **state) {
     (void)state;
     unsigned char bytes[1003] = {0};
-    for (int i = comm->rank; i < SL_COUNT(bytes); i += comm->ranks)
+    for (int i = workers_comm->rank; i < SL_COUNT(bytes); i += workers_comm->ranks)
         bytes[i] = (unsigned char)(i * 7 + 1);
-    assert_int_equal(sl_comm_merge(comm, bytes, SL_COUNT(bytes)), SL_OK);
+    assert_int_equal(sl_comm_merge(workers_comm, bytes, SL_COUNT(bytes)), SL_OK);
     for (int i = 0; i < SL_COUNT(bytes); i++)
         assert_int_equal(bytes[i], (unsigned char)(i * 7 + 1));
-    assert_int_equal(sl_comm_merge(comm, NULL, 0), SL_OK);
+    assert_int_equal(sl_comm_merge(workers_comm, NULL, 0), SL_OK);
 }
 
 /* ---- failure: the last test of a comm ---- */
@@ -489,10 +401,10 @@ static void try_failure(int who) {
     struct trap trap = {.net = {.size_bytes = 100000}, .meet = {.count = 5}, .fails = who};
     open_net(&trap.net);
     open_groups(&trap.meet);
-    run_workers(wait_for_ever, &trap, out);
+    workers_run(wait_for_ever, &trap, out);
     snprintf(want, sizeof want, "worker %d broke its leg", who);
     for (int w = 0; w < WORKERS; w++) {
-        if (!is_here(w))
+        if (!workers_are_here(w))
             continue;
         assert_int_equal(out[w].err, SL_ERR_INPUT);
         assert_non_null(strstr(out[w].message, want));
@@ -508,26 +420,27 @@ static int open_comm(const struct sl_transport *row) {
     const char *kind = getenv("SL_TEST_DEVICE");
     struct sl_device_config config = {.threads = 1};
     struct sl_comm_job job;
-    if (sl_comm_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &comm) != SL_OK)
+    if (sl_comm_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &workers_comm) != SL_OK)
         return -1;
     for (int w = 0; w < WORKERS; w++)
-        if (is_here(w) && (cpu->open(&config, &devices[w]) != SL_OK ||
-                           (kind && sl_device_find(kind)->open(&config, &ends[w]) != SL_OK)))
+        if (workers_are_here(w) &&
+            (cpu->open(&config, &workers_device[w]) != SL_OK ||
+             (kind && sl_device_find(kind)->open(&config, &ends[w]) != SL_OK)))
             return -1;
     return 0;
 }
 
 static sl_err close_comm(void) {
     for (int w = 0; w < WORKERS; w++) {
-        if (devices[w])
-            devices[w]->row->close(devices[w]);
+        if (workers_device[w])
+            workers_device[w]->row->close(workers_device[w]);
         if (ends[w])
             ends[w]->row->close(ends[w]);
-        devices[w] = ends[w] = NULL;
+        workers_device[w] = ends[w] = NULL;
     }
-    sl_err err = sl_comm_settle(comm, SL_OK);
-    sl_comm_close(comm);
-    comm = NULL;
+    sl_err err = sl_comm_settle(workers_comm, SL_OK);
+    sl_comm_close(workers_comm);
+    workers_comm = NULL;
     return err;
 }
 
@@ -552,7 +465,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    return comm && close_comm() != SL_OK ? -1 : 0;
+    return workers_comm && close_comm() != SL_OK ? -1 : 0;
 }
 
 int main(void) {
