@@ -3,7 +3,7 @@
  *   alloc   the N-th allocation that the program itself asks for fails
  *   space   from the N-th write to a checkpoint on, the disk is full
  *   data    from the N-th pread on, files cannot be read
- *   clock   from the N-th look on, all clocks are an hour ahead
+ *   clock   from the N-th reading on, all clocks are an hour ahead
  */
 #include <errno.h>
 #include <link.h>
