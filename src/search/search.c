@@ -233,6 +233,12 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
         snprintf(advice, sizeof advice, "%s a device (--memory %lld)",
                  sl_human_bytes((int64_t)((double)p->memory[0] * times), a),
                  (long long)((double)p->memory[0] * times));
+    if (!r->nearest_found && r->tight_bytes == INT64_MAX)
+        return sl_fail(
+            SL_ERR_REFUSED,
+            "no plan of %s for %s: this planner makes no stages for `schedule` %s; plan for "
+            "another one, e.g. 1f1b",
+            p->model, p->machine->name, spec->query.schedule ? spec->query.schedule : "auto");
     if (!r->nearest_found)
         return sl_fail(SL_ERR_REFUSED,
                        "no plan of %s for %s%s: unit %s alone lacks %s on a device of its own; it "
