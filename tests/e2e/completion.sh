@@ -48,7 +48,7 @@ expect "sluice sched --schedule=zb-h" --schedule=zb-h1 --schedule=zb-h2
 expect "sluice sched --schedule = zb-h" zb-h1 zb-h2
 expect "sluice train gpt-n" :files gpt-nano
 expect "sluice train gpt-nano x"
-expect "sluice plan gpt-nano --planner graph" graphpipe
+expect "sluice plan gpt-nano --planner graphp" graphpipe
 expect "sluice machine " check discover ls show
 has "sluice machine show " summit :files
 expect "sluice list sch" schedules
@@ -77,7 +77,7 @@ typed() { # SET-UP SHELL...
         echo "$1"
         printf '%s\t%s\t%s\t%s\n' \
             "sluice versi" "sluice version " "--json" '"name": "sluice"' \
-            "sluice sched --chain 4 --sche" "--schedule " "gpipe --micro 2" "gpipe (sync)" \
+            "sluice sched --chain 4 --mic" "--micro " "2 --schedule gpipe" "gpipe (sync)" \
             "sluice sched --chain 4 --micro 4 --schedule inter" "interleaved " "" "interleaved (sync)" \
             "sluice machine disc" "machine discover " "--json" '"devices"' \
             "sluice verify onl" "only.sched " "--json" '"verified": true' \
@@ -111,7 +111,7 @@ if command -v fish >/dev/null; then
     fish_gives "sluice train --optimizer adam" adam adamw
     fish_gives "sluice train --verdict " all stage
     fish_gives "sluice sched --schedule=zb-h" --schedule=zb-h1 --schedule=zb-h2
-    fish_gives "sluice plan gpt-nano --planner graph" graphpipe
+    fish_gives "sluice plan gpt-nano --planner graphp" graphpipe
     fish_gives "sluice machine di" discover
     fish_gives "sluice verify onl" only.sched
     fish_gives "sluice launch -n 2 -- train --transport t" tcp threads

@@ -75,8 +75,11 @@ cmp again/forecast.json 1f1b/forecast.json || fail "a forecast depends on the ru
 core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
 taskset -c "$core" "$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 3 2>said
 grep -q 'against the forecast of .*; 3 threads shared 1 core$' said || fail "$(cat said)"
-# A run resumed without a forecast has none; a damaged one is named; wrong cost files are refused.
+# A resumed run keeps its cost file and so its forecast; an empty --cost drops both. A damaged forecast is named;
+# wrong cost files are refused.
 "$SLUICE" train "${model[@]}" --plan 1f1b.plan --batch 8 --micro 4 --steps 2 --out again --resume --quiet
+cmp again/forecast.json 1f1b/forecast.json || fail "the forecast of a resumed run is another"
+"$SLUICE" train --out again --resume --steps 3 --cost "" --quiet
 [ ! -e again/forecast.json ] || fail "an old forecast stays"
 refuse() { # STATUS TEXT ARGS...
     local rc=0
