@@ -78,17 +78,17 @@ const struct sl_command sl_cli_cmd_report = {
     .name = "report",
     .synopsis = "(RUN | X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
     .brief = "draw the curves of a run, or timelines: HTML page, SVG, Perfetto",
-    .detail = "X.plan, X.sched, X.csv: verifies and simulates the schedule, draws its timeline.\n"
-              "X.trace.json: draws the timeline. Two of them: compares them on one page, with one "
-              "time scale and as many steps of each.\n"
-              "RUN: draws losses, staleness (after --log-staleness), stages, memory; after --trace "
-              "also the\n"
-              "measured and the predicted timeline, and where the time of a step goes.\n"
-              "Pages are self-contained.\n"
-              "\n"
-              "  sluice report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 -o x.html\n"
-              "  sluice report predicted.trace.json measured.trace.json -o x.html\n"
-              "  sluice report run --ops -o run.html",
+    .detail =
+        "X.plan, X.sched, X.csv: verifies and simulates the schedule, draws its timeline.\n"
+        "X.trace.json: draws the timeline. Two of them: compares them on one page, with one time\n"
+        "scale and as many steps of each.\n"
+        "RUN: draws losses, staleness (after --log-staleness), stages, memory; after --trace also\n"
+        "the measured and the predicted timeline, and where the time of a step goes.\n"
+        "Pages are self-contained.\n"
+        "\n"
+        "  sluice report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 -o x.html\n"
+        "  sluice report predicted.trace.json measured.trace.json -o x.html\n"
+        "  sluice report run --ops -o run.html",
     .options =
         (const struct sl_option[]){
             SL_SCHED_OPTIONS,

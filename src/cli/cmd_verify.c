@@ -87,18 +87,16 @@ const struct sl_command sl_cli_cmd_verify = {
     .name = "verify",
     .synopsis = "(X.plan | X.sched | X.csv) [--memory BYTES]",
     .brief = "verify a schedule, or print its first fault",
-    .detail = "Executes the schedule symbolically and checks dependencies, deadlocks (a send waits "
-              "for its\n"
-              "receive), weight versions, buffer slots, memory, gradients and tied weights. Adds "
-              "messages and\n"
-              "slots first if the file has only passes; builds the schedule of a plan. Prints the "
-              "first fault; the exit status is "
-              "then 1.\n"
-              "Sums of gradients may have any order; lowering restores the order of one worker if "
-              "memory\n"
-              "allows it.\n"
-              "\n"
-              "  sluice verify x.sched --memory 16GiB",
+    .detail =
+        "Executes the schedule symbolically and checks dependencies, deadlocks (a send waits for\n"
+        "its receive), weight versions, buffer slots, memory, gradients and tied weights. Adds\n"
+        "messages and slots first if the file has only passes; of a plan, builds the schedule "
+        "that\n"
+        "it names. Prints the first fault; the exit status is then 1. Sums of gradients may have "
+        "any\n"
+        "order; lowering restores the order of one worker if memory allows it.\n"
+        "\n"
+        "  sluice verify x.sched --memory 16GiB",
     .options =
         (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},
                                    {"--canonical", NULL, "refuse other orders of sums", false},
