@@ -79,9 +79,11 @@ void sl_ckpt_copy_close(struct sl_ckpt_copy *copy) {
     free(copy);
 }
 
-sl_err sl_ckpt_copy_begin(struct sl_ckpt_copy *copy) {
+sl_err sl_ckpt_copy_begin(struct sl_ckpt_copy *copy, const struct sl_ckpt_place *place) {
     for (int64_t i = 0; i < copy->region_count; i++) {
         struct region *r = &copy->regions[i];
+        if (!sl_ckpt_entry_counts(&copy->store.entries[r->entry], place))
+            continue;
         r->from = copy->store.at_rest(copy->store.ctx, r->entry);
         if (!r->from)
             SL_TRY(copy->store.get(copy->store.ctx, r->entry, 0, r->size_bytes,

@@ -75,24 +75,39 @@ static sl_err check_data(const struct sl_ckpt *ckpt, uint64_t data) {
     return SL_OK;
 }
 
-static sl_err check_count(const struct sl_ckpt *ckpt, int64_t count) {
-    if (count == sl_ckpt_count(ckpt))
+/* Tensors that every checkpoint of the run has; names of parameters are words of a model text. */
+static int64_t count_always(const struct sl_ckpt *ckpt) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < sl_ckpt_count(ckpt); i++)
+        count += !strchr(sl_ckpt_at(ckpt, i)->name, '@');
+    return count;
+}
+
+static sl_err check_count(const struct sl_ckpt *ckpt, const struct sl_ckpt_store *store) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < store->count; i++)
+        count += store->entries[i].when == SL_CKPT_ALWAYS;
+    if (count == count_always(ckpt))
         return SL_OK;
     return sl_fail(SL_ERR_INPUT,
                    "%s holds %lld tensors, the model and its optimizer have %lld; resume "
                    "with the model, sizes, optimizer and policy of the run, or start from its "
                    "weights with `init`",
-                   sl_ckpt_dir(ckpt), (long long)sl_ckpt_count(ckpt), (long long)count);
+                   sl_ckpt_dir(ckpt), (long long)count_always(ckpt), (long long)count);
 }
 
 static sl_err load_place(const struct sl_ckpt *ckpt, struct sl_ckpt_place *place) {
-    const char *scale = sl_ckpt_find_note(ckpt, "loss_scale");
+    const char *scale = sl_ckpt_find_note(ckpt, "loss_scale"), *cut = sl_ckpt_find_note(ckpt, "cut");
     place->step = sl_ckpt_step(ckpt);
     place->sample = sl_ckpt_cursor(ckpt);
     if (scale && strlen(scale) >= sizeof place->loss_scale)
         return sl_fail(SL_ERR_INPUT, "%s: its loss scale is '%.40s...', which is too long",
                        sl_ckpt_dir(ckpt), scale);
+    if (cut && strlen(cut) >= sizeof place->cut)
+        return sl_fail(SL_ERR_INPUT, "%s: its cut is '%.40s...', which is too long",
+                       sl_ckpt_dir(ckpt), cut);
     snprintf(place->loss_scale, sizeof place->loss_scale, "%s", scale ? scale : "");
+    snprintf(place->cut, sizeof place->cut, "%s", cut ? cut : "");
     return SL_OK;
 }
 
@@ -109,25 +124,50 @@ static sl_err check_model(const struct sl_ckpt *ckpt, uint64_t model) {
     return SL_OK;
 }
 
+static bool has_previous(const struct sl_ckpt_store *store, const struct sl_ckpt *ckpt) {
+    bool any = false, all = true;
+    for (int64_t i = 0; i < store->count; i++) {
+        const struct sl_ckpt_entry *entry = &store->entries[i];
+        any |= entry->when == SL_CKPT_PREVIOUS;
+        all &= entry->when != SL_CKPT_PREVIOUS || sl_ckpt_find(ckpt, entry->name);
+    }
+    return any && all;
+}
+
+static bool is_wanted(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
+                      const struct sl_ckpt_place *place, int64_t i) {
+    const struct sl_ckpt_entry *entry = &store->entries[i];
+    return source->weights_only ? entry->group == SL_CKPT_WEIGHTS
+                                : sl_ckpt_entry_counts(entry, place);
+}
+
 /* Everything but the bytes: does the checkpoint belong to this run? */
 static sl_err check(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                     const struct sl_ckpt *ckpt, struct sl_ckpt_place *place) {
+    place->previous = place->in_flight = false;
     if (!source->any_data && !source->weights_only)
         SL_TRY(check_data(ckpt, place->data));
     for (int64_t i = 0; i < store->count; i++)
-        if (!source->weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
+        if (is_wanted(store, source, place, i))
             SL_TRY(check_entry(store, ckpt, i));
     if (source->weights_only)
         return SL_OK;
-    SL_TRY(check_count(ckpt, store->count));
+    SL_TRY(check_count(ckpt, store));
     SL_TRY(check_model(ckpt, place->model));
-    return load_place(ckpt, place);
+    SL_TRY(load_place(ckpt, place));
+    place->previous = has_previous(store, ckpt);
+    if (store->fits)
+        SL_TRY(store->fits(store->ctx, place, source->any_data, &place->in_flight));
+    for (int64_t i = 0; i < store->count; i++)
+        if (is_wanted(store, source, place, i))
+            SL_TRY(check_entry(store, ckpt, i));
+    return SL_OK;
 }
 
 static sl_err load_tensors(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
-                           const struct sl_ckpt *ckpt) {
+                           const struct sl_ckpt *ckpt, const struct sl_ckpt_place *place) {
     for (int64_t i = 0; i < store->count; i++)
-        if (!source->weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
+        if (is_wanted(store, source, place, i))
             SL_TRY(load_entry(store, ckpt, i));
     return SL_OK;
 }
@@ -138,7 +178,7 @@ static sl_err load_latest(const struct sl_ckpt_store *store, const struct sl_ckp
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_ckpt_open(source->run, -1, &ckpt));
     SL_TRY_OUT(check(store, source, ckpt, place));
-    SL_TRY_OUT(load_tensors(store, source, ckpt));
+    SL_TRY_OUT(load_tensors(store, source, ckpt, place));
 out:
     sl_ckpt_close(ckpt);
     return err;
@@ -155,7 +195,7 @@ static sl_err try_choice(const struct sl_ckpt_store *store, const struct sl_ckpt
     if (err != SL_OK)
         return err == SL_ERR_INPUT ? SL_OK : err;
     SL_TRY_OUT(check(store, source, ckpt, place));
-    err = load_tensors(store, source, ckpt);
+    err = load_tensors(store, source, ckpt, place);
     *whole = err == SL_OK;
     if (err == SL_ERR_INPUT)
         err = SL_OK;

@@ -42,6 +42,8 @@ static sl_err put_notes(struct sl_ckpt_writer *writer, const char *config,
     SL_TRY(sl_ckpt_note(writer, "data", data));
     if (place->model)
         SL_TRY(sl_ckpt_note(writer, "model", model));
+    if (*place->cut)
+        SL_TRY(sl_ckpt_note(writer, "cut", place->cut));
     return *place->loss_scale ? sl_ckpt_note(writer, "loss_scale", place->loss_scale) : SL_OK;
 }
 
@@ -63,7 +65,8 @@ static sl_err save_root(const struct sl_ckpt_store *store, const struct sl_ckpt_
     SL_TRY_OUT(sl_ckpt_begin(&options, &writer));
     for (int64_t i = 0; i < store->count; i++) {
         sources[i] = (struct source){store, copy, i};
-        SL_TRY_OUT(put_entry(writer, &sources[i]));
+        if (sl_ckpt_entry_counts(&store->entries[i], place))
+            SL_TRY_OUT(put_entry(writer, &sources[i]));
     }
     SL_TRY_OUT(put_notes(writer, target->config, place));
     struct sl_ckpt_writer *filled = writer;

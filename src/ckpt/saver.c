@@ -106,7 +106,7 @@ sl_err sl_ckpt_saver_save(struct sl_ckpt_saver *saver, const struct sl_ckpt_plac
     saver->waited_ns = 0;
     if (!saver->copy || wait)
         return save_here(saver, begin);
-    SL_TRY(sl_ckpt_copy_begin(saver->copy));
+    SL_TRY(sl_ckpt_copy_begin(saver->copy, place));
     saver->report.beside = true;
     atomic_store(&saver->done, false);
     if (pthread_create(&saver->thread, NULL, write_beside, saver) != 0) {

@@ -11,6 +11,14 @@
 #include "graph/graph.h"
 
 struct sl_ckpt_copy;
+struct sl_ckpt_place;
+
+/* When is a tensor part of a checkpoint? */
+enum sl_ckpt_when {
+    SL_CKPT_ALWAYS,
+    SL_CKPT_PREVIOUS,  /* place.previous: weights one version older than the newest */
+    SL_CKPT_IN_FLIGHT, /* place.in_flight: state of a pipeline that is not empty */
+};
 
 /* A tensor of fp32 values. */
 struct sl_ckpt_entry {
@@ -18,6 +26,7 @@ struct sl_ckpt_entry {
     const struct sl_shape *shape;
     enum sl_ckpt_group group;
     const char *policy; /* staleness policy that keeps it between steps, or NULL */
+    enum sl_ckpt_when when;
 };
 
 struct sl_ckpt_store {
@@ -39,16 +48,21 @@ struct sl_ckpt_store {
     /* On every rank, when its part has ended with `err`. Returns the first error of any rank that
      * it knows. NULL function: one process. */
     sl_err (*end)(void *ctx, sl_err err);
+    /* The root, before a load: does the state in flight of the checkpoint fit the run? SL_ERR_REFUSED
+     * if it does not and the run must not go on without it. NULL function: it is ignored. */
+    sl_err (*fits)(void *ctx, const struct sl_ckpt_place *place, bool may_drop, bool *fits);
 };
 
 /* The position of a run, and the facts that a resume must share with it. */
-enum { SL_CKPT_SCALE_TEXT = 64 };
+enum { SL_CKPT_SCALE_TEXT = 256, SL_CKPT_CUT_TEXT = 64 };
 struct sl_ckpt_place {
     int64_t step, sample;                /* finished steps; samples consumed */
     uint64_t seed;                       /* of the run */
     uint64_t data;                       /* fingerprint of the data set */
     uint64_t model;                      /* hash of the graph; 0: not known */
     char loss_scale[SL_CKPT_SCALE_TEXT]; /* state of a dynamic loss scale; "": none */
+    char cut[SL_CKPT_CUT_TEXT];          /* where an asynchronous pipeline paused; "": nowhere */
+    bool previous, in_flight;            /* tensors of these kinds are saved, or were loaded */
 };
 
 /* Where a checkpoint goes. */
@@ -70,7 +84,7 @@ SL_MUST_CHECK sl_err sl_ckpt_store_save(const struct sl_ckpt_store *store,
 struct sl_ckpt_source {
     const char *run;
     bool weights_only; /* parameters and running statistics, not the position */
-    bool any_data;     /* the run may continue with other data */
+    bool any_data;     /* the run may continue with other data, and without its state in flight */
     int64_t step;      /* only with `skipped`; 0: the newest whole one */
     /* NULL: only the latest checkpoint counts. Else the newest whole one, by the process that may
      * write to the run (sl_ckpt_roll_back); the text tells what was skipped and why, "": nothing. */
@@ -84,6 +98,13 @@ SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store,
                                         const struct sl_ckpt_source *source,
                                         struct sl_ckpt_place *place);
 
+/* Is the entry part of a checkpoint of this place? */
+static inline bool sl_ckpt_entry_counts(const struct sl_ckpt_entry *entry,
+                                        const struct sl_ckpt_place *place) {
+    return entry->when == SL_CKPT_ALWAYS ||
+           (entry->when == SL_CKPT_PREVIOUS ? place->previous : place->in_flight);
+}
+
 /* copy.c: a snapshot of the local tensors, from which a thread writes while the run continues. All
  * its memory is allocated and touched by open.
  *
@@ -94,7 +115,8 @@ SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store,
 SL_MUST_CHECK sl_err sl_ckpt_copy_open(const struct sl_ckpt_store *store,
                                        struct sl_ckpt_copy **out);
 void sl_ckpt_copy_close(struct sl_ckpt_copy *copy); /* NULL is fine */
-SL_MUST_CHECK sl_err sl_ckpt_copy_begin(struct sl_ckpt_copy *copy);
+SL_MUST_CHECK sl_err sl_ckpt_copy_begin(struct sl_ckpt_copy *copy,
+                                        const struct sl_ckpt_place *place);
 void sl_ckpt_copy_finish(struct sl_ckpt_copy *copy);
 void sl_ckpt_copy_await(struct sl_ckpt_copy *copy); /* NULL is fine */
 /* Threads in await now; the longest wait since the last call. */

@@ -84,7 +84,6 @@ enum sl_job_change {
     SL_JOB_KEEPS,  /* the same bits as without the change */
     SL_JOB_BREAKS, /* other bits */
     SL_JOB_LAYOUT, /* the same bits if version rule and sums stay: see job/resume.c */
-    SL_JOB_PAUSES, /* the same bits if the schedule is synchronous */
     SL_JOB_DATA,   /* decided by the fingerprint of the data in the checkpoint */
     SL_JOB_GRAPH,  /* decided by the hash of the graph; never allowed */
 };

@@ -256,8 +256,6 @@ static void add_other_file(struct sl_job_work *work, const char *key, bool break
 /* A config.json of 0.1.0 lacks the fields of role SL_JOB_WAY; its layout is only in the plan. */
 static void compare_fields(struct sl_job_work *work, const struct past *past) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
-    bool synchronous =
-        rule_of(was, past->row) == SL_RULE_SYNC && rule_of(now, work->pipe.row) == SL_RULE_SYNC;
     bool keeps = layout_keeps(work, past), old = !sl_job_has(was, "keep"), cut = false;
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
         if (f->role == SL_JOB_LOCAL || f->change == SL_JOB_GRAPH)
@@ -265,8 +263,7 @@ static void compare_fields(struct sl_job_work *work, const struct past *past) {
         if (old && f->role == SL_JOB_WAY && !sl_job_has(was, f->key))
             continue;
         struct sl_job_difference d = {.was = value_of(work, was, f), .now = value_of(work, now, f)};
-        d.breaks = f->change == SL_JOB_BREAKS || (f->change == SL_JOB_LAYOUT && !keeps) ||
-                   (f->change == SL_JOB_PAUSES && !synchronous);
+        d.breaks = f->change == SL_JOB_BREAKS || (f->change == SL_JOB_LAYOUT && !keeps);
         if (strcmp(d.was, d.now) == 0)
             continue;
         cut |= f->change == SL_JOB_LAYOUT;

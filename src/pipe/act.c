@@ -1,7 +1,7 @@
 /* The actions of a pipeline: passes and messages. Steps and reductions are in step.c. */
 #include "pipe/reporter.h"
+#include "pipe/resume.h"
 #include "pipe/scale.h"
-#include "pipe/state.h"
 
 #include "sched/deps.h"
 
@@ -101,33 +101,33 @@ static void publish_wait(struct sl_pipe_worker *w, const struct way *way,
 
 static sl_err receive_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
                             const struct sl_pipe_piece *piece) {
-    struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
+    struct sl_pipe_box *box = &(way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     struct sl_message message;
     int64_t before = sl_pipe_clock(w);
     publish_wait(w, way, piece, SL_WAIT_MESSAGE);
-    SL_TRY(sl_comm_channel_receive(channel, n, &message));
+    SL_TRY(sl_pipe_mail_receive(box, n, &message));
     sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     sl_pipe_trace_arrival(w->pipe, way->link, way->grad,
                           at->iteration * way->link->piece_count + (piece - way->link->pieces),
                           message.arrived_ns);
     SL_TRY(copy_piece(at, way, piece, (char *)(uintptr_t)message.at, false));
-    return sl_comm_channel_release(channel, n);
+    return sl_pipe_mail_release(box, n);
 }
 
 static sl_err send_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
                          const struct sl_pipe_piece *piece) {
-    struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
+    struct sl_pipe_box *box = &(way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     int64_t before = sl_pipe_clock(w);
     char *message;
     publish_wait(w, way, piece, SL_WAIT_PLACE);
-    SL_TRY(sl_comm_channel_reserve(channel, n, &message));
+    SL_TRY(sl_comm_channel_reserve(box->channel, n, &message));
     sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     SL_TRY(copy_piece(at, way, piece, message, true));
-    return sl_comm_channel_send(channel, n, piece_bytes(at, way, piece));
+    return sl_pipe_mail_send(box, n, piece_bytes(at, way, piece));
 }
 
 /* Before a pass: receives its inputs. After it: sends its outputs, before its slot may be reused. A
@@ -179,7 +179,7 @@ static struct sl_worker_pass pass_of(struct sl_pipe_worker *w, const struct wher
 
 /* Several stages may have losses: each term has its own element; they are added at the end. */
 static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
-    int64_t micro = at->iteration * pipe->max_micros + at->index;
+    int64_t micro = (at->iteration - pipe->terms_base) * pipe->max_micros + at->index;
     return pipe->loss_terms + micro * pipe->train.graph->losses.count;
 }
 
@@ -213,6 +213,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     struct sl_worker_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     SL_ASSERT(!w->has_recompute);
     SL_TRY(count_items(w->pipe, &at));
+    SL_TRY(sl_pipe_border_forward(at.seat, at.iteration));
     at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
     SL_TRY(sl_run_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
@@ -286,5 +287,5 @@ static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const str
 };
 
 sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action) {
-    return actions[action->kind](worker, action);
+    return sl_pipe_skips(worker->pipe, action) ? SL_OK : actions[action->kind](worker, action);
 }

@@ -10,8 +10,8 @@
  * tied parameter adds the uses itself, in graph order. The root holder, whose gradients are complete
  * last, adds them before it sends its norms; the others add them before the step.
  */
+#include "pipe/resume.h"
 #include "pipe/scale.h"
-#include "pipe/state.h"
 
 #include "sched/deps.h"
 
@@ -23,6 +23,8 @@ struct decision {
     int64_t counted; /* version for which seats of this worker have norms, and how many */
     int seats;
 };
+
+enum { DECISION_NUMBERS = 6 }; /* of a decision in a checkpoint */
 
 /* Decisions about the last versions, as many as channels have places: a stage may send its norms for
  * many steps before it makes the first of them. */
@@ -55,8 +57,9 @@ static int count_uses(const struct sl_pipe *pipe, const struct sl_tie *tie, int 
 }
 
 static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_bytes, bool device,
-                           struct sl_channel **out) {
-    int count = pipe->config.plan->worker_count;
+                           struct sl_pipe_box *out) {
+    const struct sl_plan *plan = pipe->config.plan;
+    int count = plan->worker_count;
     struct sl_channel_spec spec = {
         .from = sl_comm_rank_of(pipe->comm, from, count),
         .to = sl_comm_rank_of(pipe->comm, to, count),
@@ -68,14 +71,17 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
     };
     if (spec.device && spec.sender && spec.device->row != spec.sender->row)
         spec.device = spec.sender = NULL; /* both can read host memory */
-    return sl_comm_channel_open(pipe->comm, &spec, out);
+    *out = (struct sl_pipe_box){.sender = plan->worker_seats[from][0],
+                                .reader = plan->worker_seats[to][0]};
+    SL_PUSH(&pipe->boxes, out);
+    return sl_comm_channel_open(pipe->comm, &spec, &out->channel);
 }
 
 static sl_err open_shares(struct sl_pipe *pipe, int group) {
     const struct sl_plan *plan = pipe->config.plan;
     const struct sl_tie *tie = tie_of(pipe, group);
     int count = plan->worker_count;
-    struct sl_channel **channels = SL_NEW(&pipe->arena, struct sl_channel *, count * count);
+    struct sl_pipe_box *channels = SL_NEW(&pipe->arena, struct sl_pipe_box, count * count);
     pipe->shares[group] = channels;
     for (int i = 0; i < tie->count; i++)
         for (int j = 0; j < tie->count; j++) {
@@ -117,8 +123,8 @@ sl_err sl_pipe_global_step_open(struct sl_pipe *pipe) {
     int count = plan->worker_count;
     if (!pipe->sched->global_step)
         return SL_OK;
-    pipe->norms = SL_NEW(&pipe->arena, struct sl_channel *, count * count);
-    pipe->shares = SL_NEW(&pipe->arena, struct sl_channel **, sl_sched_group_count(plan) + 1);
+    pipe->norms = SL_NEW(&pipe->arena, struct sl_pipe_box, count * count);
+    pipe->shares = SL_NEW(&pipe->arena, struct sl_pipe_box *, sl_sched_group_count(plan) + 1);
     for (int a = 0; a < count; a++)
         for (int b = 0; b < count; b++)
             if (a != b)
@@ -136,10 +142,10 @@ void sl_pipe_global_step_close(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     int count = plan->worker_count;
     for (int i = 0; pipe->norms && i < count * count; i++) {
-        sl_comm_channel_close(pipe->norms[i]);
+        sl_comm_channel_close(pipe->norms[i].channel);
         for (int t = 0; t < plan->tie_count; t++)
             if (pipe->shares[plan->stage_count + t])
-                sl_comm_channel_close(pipe->shares[plan->stage_count + t][i]);
+                sl_comm_channel_close(pipe->shares[plan->stage_count + t][i].channel);
     }
     for (int w = 0; pipe->norms && w < count; w++)
         if (pipe->workers[w].decisions)
@@ -153,11 +159,11 @@ static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
     return pipe->start_step + version - 1;
 }
 
-static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
-                           int from, struct sl_message *out) {
+static sl_err receive_from(struct sl_pipe_worker *w, struct sl_pipe_box *box, int64_t n, int from,
+                           struct sl_message *out) {
     int64_t before = sl_pipe_clock(w);
     sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_DECISION, .peer = from});
-    SL_TRY(sl_comm_channel_receive(channel, n, out));
+    SL_TRY(sl_pipe_mail_receive(box, n, out));
     sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
@@ -175,10 +181,10 @@ static sl_err reserve_for(struct sl_pipe_worker *w, struct sl_channel *channel, 
 static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
                         const struct sl_tie *tie, const struct sl_action *a, int to) {
     const struct sl_graph *graph = w->pipe->train.graph;
-    struct sl_channel *channel = w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
+    struct sl_pipe_box *box = &w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
     int64_t n = number_of(w->pipe, a->version), at = 0;
     char *message;
-    SL_TRY(reserve_for(w, channel, n, to, &message));
+    SL_TRY(reserve_for(w, box->channel, n, to, &message));
     for (int64_t g = 0; g < graph->grads.count; g++) {
         if (strcmp(graph->params.at[graph->grads.at[g].param].name, tie->name) != 0 ||
             w->pipe->config.stage_of[graph->grads.at[g].node] != seat->stage)
@@ -188,14 +194,14 @@ static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *sea
         at += tie->bytes;
     }
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
-    return sl_comm_channel_send(channel, n, at);
+    return sl_pipe_mail_send(box, n, at);
 }
 
 static sl_err send_all_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
                             const struct sl_action *a) {
     int count = w->pipe->config.plan->worker_count;
     for (int to = 0; to < count; to++) {
-        if (w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)])
+        if (w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)].channel)
             SL_TRY(send_uses(w, seat, tie_of(w->pipe, a->slot), a, to));
     }
     return SL_OK;
@@ -242,14 +248,13 @@ static sl_err sum_uses(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int 
     const struct sl_tie *tie = tie_of(w->pipe, group);
     struct sl_worker *worker = seat->train.worker;
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
-    struct sl_channel **channels = w->pipe->shares[group];
+    struct sl_pipe_box *boxes = w->pipe->shares[group];
     int count = w->pipe->config.plan->worker_count;
     int64_t n = number_of(w->pipe, a->version);
     for (int from = 0; from < count; from++) {
         struct sl_message message = {0};
-        if (channels[channel_at(w->pipe, from, w->index)])
-            SL_TRY(
-                receive_from(w, channels[channel_at(w->pipe, from, w->index)], n, from, &message));
+        if (boxes[channel_at(w->pipe, from, w->index)].channel)
+            SL_TRY(receive_from(w, &boxes[channel_at(w->pipe, from, w->index)], n, from, &message));
         w->messages[from] = message.at;
     }
     SL_TRY(add_uses(w, seat, tie, a->grad_slot, w->messages));
@@ -260,8 +265,8 @@ static sl_err sum_uses(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int 
                                         w->decisions->sum, tie->bytes));
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
     for (int from = 0; from < count; from++)
-        if (channels[channel_at(w->pipe, from, w->index)])
-            SL_TRY(sl_comm_channel_release(channels[channel_at(w->pipe, from, w->index)], n));
+        if (boxes[channel_at(w->pipe, from, w->index)].channel)
+            SL_TRY(sl_pipe_mail_release(&boxes[channel_at(w->pipe, from, w->index)], n));
     return SL_OK;
 }
 
@@ -291,13 +296,13 @@ static sl_err send_norms(struct sl_pipe_worker *w, int64_t version, const double
     int count = w->pipe->config.plan->worker_count;
     int64_t n = number_of(w->pipe, version), bytes = w->pipe->train.graph->params.count * 8;
     for (int to = 0; to < count; to++) {
-        struct sl_channel *channel = w->pipe->norms[channel_at(w->pipe, w->index, to)];
+        struct sl_pipe_box *box = &w->pipe->norms[channel_at(w->pipe, w->index, to)];
         char *message;
-        if (!channel)
+        if (!box->channel)
             continue;
-        SL_TRY(reserve_for(w, channel, n, to, &message));
+        SL_TRY(reserve_for(w, box->channel, n, to, &message));
         memcpy(message, table, (size_t)bytes);
-        SL_TRY(sl_comm_channel_send(channel, n, bytes));
+        SL_TRY(sl_pipe_mail_send(box, n, bytes));
     }
     return SL_OK;
 }
@@ -344,15 +349,15 @@ static sl_err decide(struct sl_pipe_worker *w, int64_t version) {
     int count = pipe->config.plan->worker_count, kept = (int)(version % w->decisions->kept);
     double *table = w->decisions->tables + kept * params, sum = 0;
     for (int from = 0; from < count; from++) {
-        struct sl_channel *channel = pipe->norms[channel_at(pipe, from, w->index)];
+        struct sl_pipe_box *box = &pipe->norms[channel_at(pipe, from, w->index)];
         struct sl_message message;
-        if (!channel)
+        if (!box->channel)
             continue;
-        SL_TRY(receive_from(w, channel, n, from, &message));
+        SL_TRY(receive_from(w, box, n, from, &message));
         const double *theirs = (const double *)(const void *)message.at;
         for (int64_t i = 0; i < params; i++)
             table[i] = table[i] == 0 ? theirs[i] : table[i];
-        SL_TRY(sl_comm_channel_release(channel, n));
+        SL_TRY(sl_pipe_mail_release(box, n));
     }
     for (int64_t i = 0; i < params; i++)
         sum += table[i];
@@ -374,7 +379,42 @@ sl_err sl_pipe_global_step_decide(struct sl_pipe_worker *w, struct sl_pipe_seat 
     return SL_OK;
 }
 
-/* A new run counts versions from 1. */
+/* Numbers of a worker for a checkpoint of a full pipeline: decisions, then tables of norms. */
+int64_t sl_pipe_global_step_count(const struct sl_pipe_worker *w) {
+    int64_t params = w->pipe->train.graph->params.count;
+    return w->decisions ? w->decisions->kept * (DECISION_NUMBERS + params) : 0;
+}
+
+void sl_pipe_global_step_put(const struct sl_pipe_worker *w, double *out) {
+    const struct sl_pipe_decisions *v = w->decisions;
+    for (int i = 0; v && i < v->kept; i++) {
+        const struct decision *d = &v->at[i];
+        const double numbers[DECISION_NUMBERS] = {
+            (double)d->version, d->verdict.finite,    (double)d->verdict.scale,
+            d->verdict.norm,    (double)d->counted, d->seats};
+        memcpy(out, numbers, sizeof numbers);
+        out += DECISION_NUMBERS;
+    }
+    if (v)
+        memcpy(out, v->tables,
+               sizeof *out * (size_t)(v->kept * w->pipe->train.graph->params.count));
+}
+
+void sl_pipe_global_step_get(struct sl_pipe_worker *w, const double *in) {
+    struct sl_pipe_decisions *v = w->decisions;
+    for (int i = 0; v && i < v->kept; i++, in += DECISION_NUMBERS)
+        v->at[i] = (struct decision){
+            .version = (int64_t)in[0],
+            .verdict = {.finite = in[1] != 0, .scale = (float)in[2], .norm = in[3]},
+            .counted = (int64_t)in[4],
+            .seats = (int)in[5],
+        };
+    if (v)
+        memcpy(v->tables, in,
+               sizeof *in * (size_t)(v->kept * w->pipe->train.graph->params.count));
+}
+
+/* A new schedule counts versions from 1. */
 void sl_pipe_global_step_start(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
         if (pipe->workers[w].decisions)

@@ -1,27 +1,31 @@
-/* Ending an asynchronous run early, at a border of its period.
+/* Ending a run after a step, with micro-batches in flight.
  *
- *   prologue | rep 0 | rep 1 | ... | rep limit - 1 | epilogue
+ *   worker 0 | ... STEP 7 ¦ ... STEP 8 ¦ ...        ¦ the cut after a step (sched/cut.h)
+ *   worker 1 | ... STEP 7 ¦ ... STEP 8 ¦ ...
  *
- * Workers are a repetition or more apart. A stop sets the limit to the repetitions that the foremost
- * worker has begun; all workers run up to it. The run is then the schedule with fewer repetitions,
- * which the proof of the longer one covers. The pipeline is empty afterwards and can be saved.
- * With several ranks no process knows the foremost worker, so such runs end as planned.
+ * All workers stop at the cut after the last step of the run. If the run is asked to end early, that
+ * becomes the first cut that no worker has passed. With several ranks no process knows how far all
+ * workers are, so such runs end as planned.
  */
 #include "pipe/halt.h"
 
 #include "base/arena.h"
-#include "sched/deps.h"
+#include "sched/cut.h"
+
+#include <string.h>
 
 struct sl_pipe_halt {
     pthread_mutex_t mutex;
-    int32_t begun; /* repetitions, by the foremost worker */
-    int32_t limit;
-    bool may;    /* be stopped */
-    int64_t ran; /* steps of the last run */
+    int64_t *stop, *other; /* [worker] actions to run; a cut that is tried */
+    int64_t from, done;    /* steps of the schedule before and after the run */
+    bool may;              /* be asked to end early */
 };
 
 void sl_pipe_halt_open(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count;
     pipe->halt = SL_NEW(&pipe->arena, struct sl_pipe_halt, 1);
+    pipe->halt->stop = SL_NEW(&pipe->arena, int64_t, count);
+    pipe->halt->other = SL_NEW(&pipe->arena, int64_t, count);
     pthread_mutex_init(&pipe->halt->mutex, NULL);
 }
 
@@ -30,50 +34,63 @@ void sl_pipe_halt_close(struct sl_pipe *pipe) {
         pthread_mutex_destroy(&pipe->halt->mutex);
 }
 
-void sl_pipe_halt_start(struct sl_pipe *pipe) {
+sl_err sl_pipe_halt_start(struct sl_pipe *pipe, int64_t done) {
     struct sl_pipe_halt *h = pipe->halt;
-    h->begun = 0;
-    h->limit = pipe->sched->reps;
-    h->may = pipe->config.hooks.stop && pipe->comm->ranks == 1 &&
+    const struct sl_run_hooks *hooks = &pipe->config.hooks;
+    h->from = pipe->done;
+    h->done = done;
+    h->may = (hooks->stop || hooks->pause) && pipe->comm->ranks == 1 &&
              pipe->sched->rule != SL_RULE_SYNC && pipe->sched->rule != SL_RULE_FORWARD;
+    return sl_sched_cut(pipe->sched, (int32_t)done, h->stop);
 }
 
-bool sl_pipe_halt_continues(struct sl_pipe *pipe, int32_t rep) {
+bool sl_pipe_halt_next(struct sl_pipe *pipe, int worker, int64_t *at) {
     struct sl_pipe_halt *h = pipe->halt;
     pthread_mutex_lock(&h->mutex);
-    bool continues = rep < h->limit;
-    if (continues && rep >= h->begun)
-        h->begun = rep + 1;
+    bool more = pipe->at[worker] < h->stop[worker];
+    if (more)
+        *at = pipe->at[worker]++;
     pthread_mutex_unlock(&h->mutex);
-    return continues;
+    return more;
 }
 
-int32_t sl_pipe_halt_reps(struct sl_pipe *pipe) {
-    pthread_mutex_lock(&pipe->halt->mutex);
-    int32_t reps = pipe->halt->limit;
-    pthread_mutex_unlock(&pipe->halt->mutex);
-    return reps;
+/* Has no worker passed the cut after this step? Then `other` is that cut. */
+static bool is_ahead(struct sl_pipe *pipe, int64_t step) {
+    struct sl_pipe_halt *h = pipe->halt;
+    if (sl_sched_cut(pipe->sched, (int32_t)step, h->other) != SL_OK)
+        return false;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        if (pipe->at[w] > h->other[w])
+            return false;
+    return true;
+}
+
+/* The first step after which the workers can still stop. Cuts ascend with the steps. */
+static void shorten(struct sl_pipe *pipe) {
+    struct sl_pipe_halt *h = pipe->halt;
+    int64_t low = h->from, high = h->done; /* low is passed, high is ahead */
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (is_ahead(pipe, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    if (high < h->done && is_ahead(pipe, high)) {
+        memcpy(h->stop, h->other, sizeof *h->stop * (size_t)pipe->config.plan->worker_count);
+        h->done = high;
+    }
 }
 
 void sl_pipe_halt_poll(struct sl_pipe *pipe) {
     struct sl_pipe_halt *h = pipe->halt;
-    if (!h->may || !*pipe->config.hooks.stop)
+    const struct sl_run_hooks *hooks = &pipe->config.hooks;
+    if (!h->may || !((hooks->stop && *hooks->stop) || (hooks->pause && hooks->pause(hooks->ctx))))
         return;
     pthread_mutex_lock(&h->mutex);
-    h->limit = sl_sched_shorten(pipe->sched, h->begun).reps;
+    shorten(pipe);
     pthread_mutex_unlock(&h->mutex);
     h->may = false; /* once */
 }
 
-int64_t sl_pipe_halt_end(struct sl_pipe *pipe, int64_t steps) {
-    int32_t reps = sl_pipe_halt_reps(pipe);
-    if (reps < pipe->sched->reps) {
-        struct sl_sched *run = SL_NEW(&pipe->sched_arena, struct sl_sched, 1);
-        *run = sl_sched_shorten(pipe->sched, reps);
-        steps -= pipe->sched->iters - run->iters;
-        pipe->sched = pipe->timeline.sched = run;
-    }
-    return pipe->halt->ran = steps;
-}
-
-int64_t sl_pipe_ran(const struct sl_pipe *pipe) { return pipe->halt->ran; }
+int64_t sl_pipe_halt_end(struct sl_pipe *pipe) { return pipe->halt->done; }

@@ -1,4 +1,4 @@
-/* Ending an asynchronous run early; see halt.c. */
+/* Where a run ends; see halt.c. */
 #ifndef SL_PIPE_HALT_H
 #define SL_PIPE_HALT_H
 
@@ -6,13 +6,13 @@
 
 void sl_pipe_halt_open(struct sl_pipe *pipe);
 void sl_pipe_halt_close(struct sl_pipe *pipe);
-void sl_pipe_halt_start(struct sl_pipe *pipe); /* before the workers of a run */
-/* Called by a worker before a repetition of the period: shall it run? Later: how many have run. */
-bool sl_pipe_halt_continues(struct sl_pipe *pipe, int32_t rep);
-int32_t sl_pipe_halt_reps(struct sl_pipe *pipe);
+/* Before the workers of a run that ends after step `done` of the schedule. */
+SL_MUST_CHECK sl_err sl_pipe_halt_start(struct sl_pipe *pipe, int64_t done);
+/* Called by a worker: the number of its next action. False: the run ends here for it. */
+bool sl_pipe_halt_next(struct sl_pipe *pipe, int worker, int64_t *at);
 /* Called repeatedly by the thread that waits for the workers. */
 void sl_pipe_halt_poll(struct sl_pipe *pipe);
-/* After a run: makes pipe->sched the schedule that was run; returns its steps. */
-int64_t sl_pipe_halt_end(struct sl_pipe *pipe, int64_t steps);
+/* After a run: the step of the schedule after which it ended. */
+int64_t sl_pipe_halt_end(struct sl_pipe *pipe);
 
 #endif

@@ -46,8 +46,8 @@ static void open_pieces(struct sl_pipe *pipe, const struct sl_edge *edge,
     link->of_from = SL_NEW(&pipe->arena, int32_t, a + 2);
     link->of_to = SL_NEW(&pipe->arena, int32_t, b + 2);
     link->per_iteration = SL_NEW(&pipe->arena, int64_t, link->pair_count);
-    link->acts = SL_NEW(&pipe->arena, struct sl_channel *, link->pair_count);
-    link->grads = SL_NEW(&pipe->arena, struct sl_channel *, link->pair_count);
+    link->acts = SL_NEW(&pipe->arena, struct sl_pipe_box, link->pair_count);
+    link->grads = SL_NEW(&pipe->arena, struct sl_pipe_box, link->pair_count);
     count_pieces(pipe, edge, link);
 }
 
@@ -143,7 +143,11 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
     };
     if (reader && sender && spec.device->row != spec.sender->row)
         spec.device = spec.sender = NULL; /* both can read host memory */
-    return sl_comm_channel_open(pipe->comm, &spec, grad ? &link->grads[pair] : &link->acts[pair]);
+    struct sl_pipe_box *box = grad ? &link->grads[pair] : &link->acts[pair];
+    *box = (struct sl_pipe_box){.sender = ends.sender, .reader = ends.reader};
+    if (pipe->sched->rule != SL_RULE_FORWARD)
+        SL_PUSH(&pipe->boxes, box);
+    return sl_comm_channel_open(pipe->comm, &spec, &box->channel);
 }
 
 static sl_err refuse_sizes(const struct sl_pipe *pipe, const struct sl_edge *edge, int value) {
@@ -202,7 +206,7 @@ void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out) {
     for (int e = 0; e < plan->edge_count; e++)
         for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
             const struct sl_pipe_edge *link = &pipe->links[e];
-            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
+            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2].channel;
             int reader = plan->seats[ends_of(plan, &plan->edges[e], i / 2, i % 2).reader].worker;
             if (channel && sl_pipe_is_local(pipe, reader))
                 out[reader] += channel->spec.places * channel->spec.size_bytes;
@@ -213,7 +217,7 @@ sl_err sl_pipe_check_links(const struct sl_pipe *pipe) {
     for (int e = 0; e < pipe->config.plan->edge_count; e++)
         for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
             struct sl_pipe_edge *link = &pipe->links[e];
-            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
+            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2].channel;
             int need = channel ? places_of(pipe, e, i / 2, i % 2) : 0;
             if (channel && need > channel->spec.places)
                 return sl_fail(SL_ERR_REFUSED,
@@ -351,8 +355,8 @@ out:
 void sl_pipe_close_links(struct sl_pipe *pipe) {
     for (int e = 0; pipe->links && e < pipe->config.plan->edge_count; e++) {
         for (int i = 0; i < pipe->links[e].pair_count; i++) {
-            sl_comm_channel_close(pipe->links[e].acts[i]);
-            sl_comm_channel_close(pipe->links[e].grads[i]);
+            sl_comm_channel_close(pipe->links[e].acts[i].channel);
+            sl_comm_channel_close(pipe->links[e].grads[i].channel);
         }
         free(pipe->links[e].arrived[0]);
         free(pipe->links[e].arrived[1]);

@@ -1,8 +1,8 @@
 /* A pipeline: opening and closing. */
 #include "pipe/halt.h"
 #include "pipe/reporter.h"
+#include "pipe/resume.h"
 #include "pipe/scale.h"
-#include "pipe/state.h"
 
 #include "base/clock.h"
 #include "device/bind.h"
@@ -145,6 +145,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
         .borrows = true,
+        .eval_beside = pipe->sched->rule != SL_RULE_SYNC,
         .audit = c->audit,
     };
     seat->train.config = *c;
@@ -156,6 +157,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
     SL_TRY(sl_pipe_policy_params(pipe, seat));
     sl_pipe_reduce_cut(pipe, seat);
+    SL_TRY(sl_pipe_border_open(pipe, seat));
     if (pipe->config.staleness)
         SL_TRY(sl_pipe_staleness_open(seat));
     return SL_OK;
@@ -219,6 +221,20 @@ static sl_err open_threads(struct sl_pipe *pipe) {
     return sl_comm_open(threads, NULL, &pipe->comm);
 }
 
+/* With two versions, iteration n reads only version n - 1, so weights and optimizer are the whole state
+ * after step n. Predictions read what the optimizer had been before, and replicas average running
+ * statistics at steps. */
+static bool is_portable(const struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    bool portable = pipe->sched->rule == SL_RULE_2BW;
+    for (int i = 0; i < plan->seat_count; i++)
+        portable &= pipe->sched->pools[i][SL_POOL_WEIGHT].count == 2 &&
+                    pipe->sched->pools[i][SL_POOL_PREDICT].count == 0 &&
+                    (plan->stages[plan->seats[i].stage].width == 1 ||
+                     pipe->train.graph->states.count == 0);
+    return portable;
+}
+
 sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY(sl_run_train_check(config->train));
     struct sl_pipe *pipe = calloc(1, sizeof *pipe);
@@ -242,13 +258,17 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->max_micros)
             pipe->max_micros = pipe->sched->micros[s];
+    pipe->at = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
     SL_TRY_OUT(open_workers(pipe));
+    pipe->portable = is_portable(pipe);
+    pipe->previous = -1;
     SL_TRY_OUT(sl_pipe_link(pipe));
     SL_TRY_OUT(sl_pipe_global_step_open(pipe));
     pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_requests(pipe));
     SL_TRY_OUT(count_bytes(pipe));
+    SL_TRY_OUT(sl_pipe_count_seats(pipe));
     sl_pipe_reporter_open(pipe);
     sl_pipe_watchdog_open(pipe); /* it publishes the reporter's sums */
     sl_pipe_halt_open(pipe);
@@ -261,6 +281,7 @@ out:
 
 static void close_seat(struct sl_pipe_seat *seat) {
     sl_pipe_staleness_close(seat);
+    sl_pipe_border_close(seat);
     sl_run_worker_close(seat->train.worker);
     sl_arena_free(&seat->train.arena);
 }
@@ -291,6 +312,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     free(pipe->loss_terms);
     sl_pipe_reporter_close(pipe);
     sl_pipe_halt_close(pipe);
+    SL_VEC_FREE(&pipe->boxes);
     if (pipe->own_comm)
         sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);

@@ -1,42 +1,36 @@
 /* A pipeline: running a schedule. */
 #include "pipe/halt.h"
 #include "pipe/reporter.h"
+#include "pipe/resume.h"
 #include "pipe/scale.h"
-#include "pipe/state.h"
 
 #include "base/clock.h"
 #include "device/bind.h"
 #include "device/lend.h"
-#include "sched/deps.h"
-#include "sched/slots.h"
+#include "sched/cut.h"
+#include "sched/lag.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static sl_err run_list(struct sl_pipe_worker *w, int segment, int32_t rep, int64_t *number) {
+/* The actions of a worker, from where it is to where the run ends. */
+static sl_err run_list(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
-    const struct sl_actions *list = &sched->lists[segment][w->index];
-    for (int64_t i = 0; i < list->count; i++) {
-        int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
-        struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
+    int64_t at, number = 0;
+    while (sl_pipe_halt_next(w->pipe, w->index, &at)) {
+        struct sl_spot spot = sl_sched_spot(sched, w->index, at);
+        const struct sl_action *listed = &sched->lists[spot.segment][w->index].at[spot.index];
+        int seat = sl_sched_seat(sched->plan, listed->stage, w->index);
+        struct sl_action action = sl_sched_at(sched, seat, listed, spot.rep);
         sl_pipe_status_action(w, &action);
         if (w->pipe->config.on_action)
-            SL_TRY(w->pipe->config.on_action(w->pipe->config.on_action_ctx, w->index, (*number)++));
+            SL_TRY(w->pipe->config.on_action(w->pipe->config.on_action_ctx, w->index, number++));
         SL_TRY(sl_pipe_act_traced(w, &action));
         sl_comm_poll(w->pipe->comm);
         SL_TRY(sl_pipe_reduce_poll(w));
     }
     return SL_OK;
-}
-
-/* The actions of a worker: prologue, repeated period, epilogue. */
-static sl_err run_lists(struct sl_pipe_worker *w) {
-    int64_t number = 0;
-    SL_TRY(run_list(w, SL_PROLOGUE, 0, &number));
-    for (int32_t rep = 0; sl_pipe_halt_continues(w->pipe, rep); rep++)
-        SL_TRY(run_list(w, SL_PERIOD, rep, &number));
-    return run_list(w, SL_EPILOGUE, sl_pipe_halt_reps(w->pipe), &number);
 }
 
 static bool help_others(void *ctx, bool (*ready)(void *ctx), void *ready_ctx) {
@@ -51,7 +45,7 @@ static void *worker_main(void *arg) {
     atomic_store_explicit(&w->status.thread, gettid(), memory_order_relaxed);
     sl_err err = w->pipe->first_place >= 0 ? sl_device_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
-        err = run_lists(w);
+        err = run_list(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
     sl_pipe_status_action(w, NULL);
@@ -59,59 +53,86 @@ static void *worker_main(void *arg) {
     return NULL;
 }
 
-/* A run starts with version 0 in weight slab 0; the previous one may have ended in another slab. */
-static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
-    struct sl_worker *worker = seat->train.worker;
-    const struct sl_slot_pool *pools = pipe->sched->pools[seat->number];
-    int slots = sl_sched_slots(pipe->sched, seat->number);
-    int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
-    seat->filled = 0;
-    if (slots > seat->slots || versions > worker->versions ||
-        pools[SL_POOL_GRAD].count > worker->grad_slots)
-        return sl_fail(SL_ERR_REFUSED,
-                       "stage %d needs %d micro-batches in flight and %d weight versions for a run "
-                       "of this length; it was opened with %d and %d",
-                       seat->stage, slots, versions, seat->slots, worker->versions);
-    if (seat->newest != 0)
-        SL_TRY(sl_run_worker_copy_weights(worker, 0, seat->newest));
-    seat->newest = 0;
-    seat->counted = -1;
-    sl_pipe_staleness_start(seat);
-    return SL_OK;
+/* ---- loss terms ---- */
+
+static int64_t terms_of_step(const struct sl_pipe *pipe) {
+    return pipe->max_micros * pipe->train.graph->losses.count;
 }
 
-/* Rank 0 sets the start time of all ranks. */
+int64_t sl_pipe_terms_ahead(const struct sl_pipe *pipe) {
+    return sl_sched_decision_lag(pipe->sched) + 2;
+}
+
+void sl_pipe_terms_grow(struct sl_pipe *pipe, int64_t steps) {
+    int64_t row = terms_of_step(pipe), count = steps + sl_pipe_terms_ahead(pipe);
+    int64_t old = pipe->terms_base + pipe->terms_count - pipe->done; /* in flight */
+    double *terms = sl_realloc(NULL, sizeof *terms * (size_t)(count * row + 1));
+    memset(terms, 0, sizeof *terms * (size_t)(count * row + 1));
+    old = !pipe->under_way ? 0 : old < count ? old : count;
+    if (old > 0)
+        memcpy(terms, pipe->loss_terms + (pipe->done - pipe->terms_base) * row,
+               sizeof *terms * (size_t)(old * row));
+    free(pipe->loss_terms);
+    pipe->loss_terms = terms;
+    pipe->terms_base = pipe->done;
+    pipe->terms_count = count;
+}
+
+static double *terms_in_flight(const struct sl_pipe *pipe) {
+    return pipe->loss_terms + (pipe->done - pipe->terms_base) * terms_of_step(pipe);
+}
+
+void sl_pipe_terms_put(const struct sl_pipe *pipe, double *out, int64_t count) {
+    memcpy(out, terms_in_flight(pipe), sizeof *out * (size_t)count);
+}
+
+/* Each term has one owner, but every worker of a process saves those of the process. */
+void sl_pipe_terms_get(struct sl_pipe *pipe, const double *in, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (in[i] != 0)
+            terms_in_flight(pipe)[i] = in[i];
+}
+
+/* ---- runs ---- */
+
+/* Rank 0 sets the start time of all ranks. The time of a schedule stands still while it pauses. */
 static sl_err start_clock(struct sl_pipe *pipe) {
-    pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
-    SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
-    pipe->last_ns = pipe->start_ns;
+    int64_t now[2] = {0};
+    if (pipe->comm->rank == 0) {
+        now[0] = sl_clock_ns();
+        now[1] = pipe->under_way ? now[0] - pipe->run_end_ns : now[0];
+    }
+    SL_TRY(sl_comm_merge(pipe->comm, now, sizeof now));
+    pipe->begin_ns = pipe->last_ns = now[0];
+    pipe->start_ns = now[1];
     pipe->last_cpu_ns = sl_clock_process_ns();
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        pipe->workers[w].busy_ns = 0;
     return SL_OK;
 }
 
 static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
-    size_t terms = (size_t)(steps * pipe->max_micros * pipe->train.graph->losses.count);
-    SL_TRY(sl_pipe_build_sched(pipe, steps));
-    SL_TRY(sl_pipe_check_links(pipe));
-    for (int s = 0; s < pipe->config.plan->seat_count; s++)
-        if (pipe->seat_at[s])
-            SL_TRY(start_seat(pipe, pipe->seat_at[s]));
-    SL_TRY(sl_pipe_open_trace(pipe));
-    sl_pipe_global_step_start(pipe);
-    sl_pipe_scale_start(pipe);
+    if (!pipe->under_way)
+        SL_TRY(sl_pipe_begin(pipe, steps));
+    if (pipe->done + steps > pipe->sched->iters)
+        return sl_fail(SL_ERR_REFUSED,
+                       "the schedule ends after %lld more steps, and %lld are wanted; its length "
+                       "was fixed when it began",
+                       (long long)(pipe->sched->iters - pipe->done), (long long)steps);
+    if (!pipe->traced)
+        SL_TRY(sl_pipe_open_trace(pipe));
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
-    pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
-    memset(pipe->loss_terms, 0, terms * sizeof(double));
+    sl_pipe_terms_grow(pipe, steps);
     SL_TRY(sl_pipe_reporter_start(pipe, steps));
     return start_clock(pipe);
 }
 
-double sl_pipe_loss(const struct sl_pipe *pipe, int64_t step) {
-    int64_t terms = pipe->max_micros * pipe->train.graph->losses.count;
+double sl_pipe_loss(const struct sl_pipe *pipe, int64_t iteration) {
+    int64_t terms = terms_of_step(pipe);
     double loss = 0;
     for (int64_t i = 0; i < terms; i++)
-        loss += pipe->loss_terms[step * terms + i];
+        loss += pipe->loss_terms[(iteration - pipe->terms_base) * terms + i];
     return loss;
 }
 
@@ -124,7 +145,6 @@ int64_t sl_pipe_max_bytes(const struct sl_pipe *pipe) {
 
 sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
-    sl_pipe_halt_start(pipe);
     sl_pipe_watchdog_start(pipe, pipe->local_workers);
     for (; w < count; w++)
         if (sl_pipe_is_local(pipe, w) &&
@@ -146,32 +166,42 @@ sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
 
 /* Merges the reports of all ranks; one rank writes each entry, it is zero elsewhere. */
 static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
-    int64_t terms = steps * pipe->max_micros * pipe->train.graph->losses.count;
-    SL_TRY(sl_comm_merge(pipe->comm, pipe->loss_terms, terms * (int64_t)sizeof(double)));
+    int64_t bytes = steps * terms_of_step(pipe) * (int64_t)sizeof(double);
+    SL_TRY(sl_comm_merge(pipe->comm, pipe->loss_terms, bytes));
     return sl_comm_merge(pipe->comm, pipe->reports, steps * (int64_t)sizeof *pipe->reports);
+}
+
+static sl_err finish_reports(struct sl_pipe *pipe, int64_t steps) {
+    SL_TRY(share_reports(pipe, steps));
+    for (int64_t i = 0; i < steps; i++) {
+        struct sl_step_report *report = &pipe->reports[i];
+        report->loss = sl_pipe_loss(pipe, pipe->done + i);
+        sl_run_train_blame_scale(&pipe->train, report);
+        report->bubble = sl_pipe_bubble(pipe);
+        report->worker_bytes = sl_pipe_max_bytes(pipe);
+    }
+    return SL_OK;
 }
 
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
+    SL_TRY(sl_pipe_halt_start(pipe, pipe->done + steps));
     SL_TRY(sl_pipe_run_workers(pipe));
     sl_pipe_reporter_stop(pipe);
-    steps = sl_pipe_halt_end(pipe, steps);
+    int64_t done = sl_pipe_halt_end(pipe);
+    pipe->halted = done < pipe->done + steps;
+    pipe->ran = steps = done - pipe->done;
     if (sl_pipe_is_synchronous(pipe) &&
         sl_pipe_is_local(pipe, 0)) /* until the last worker has updated */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
+    pipe->run_end_ns = sl_clock_ns() - pipe->start_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
-    SL_TRY(share_reports(pipe, steps));
-    SL_TRY(sl_pipe_scale_end(pipe, steps));
-    for (int64_t i = 0; i < steps; i++) {
-        reports[i].loss = sl_pipe_loss(pipe, i);
-        sl_run_train_blame_scale(&pipe->train, &reports[i]);
-        reports[i].bubble = sl_pipe_bubble(pipe);
-        reports[i].worker_bytes = sl_pipe_max_bytes(pipe);
-    }
-    pipe->start_step += steps;
-    pipe->start_sample += steps * pipe->train.batch;
-    return SL_OK;
+    SL_TRY(finish_reports(pipe, steps));
+    SL_TRY(sl_pipe_scale_end(pipe, done));
+    return sl_pipe_end(pipe, done);
 }
+
+int64_t sl_pipe_ran(const struct sl_pipe *pipe) { return pipe->ran; }
 
 int64_t sl_pipe_lent(const struct sl_pipe *pipe) {
     return pipe->lend ? sl_device_lend_count(pipe->lend) : 0;
@@ -213,7 +243,7 @@ int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
 }
 
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
-    return pipe->config.trace ? &pipe->timeline : NULL;
+    return pipe->config.trace && (!pipe->under_way || pipe->halted) ? &pipe->timeline : NULL;
 }
 
 const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe) { return pipe->worker_bytes; }
@@ -222,7 +252,7 @@ int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker) {
     return sl_sched_worker_bytes(pipe->sched, worker);
 }
 
-int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
+int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step + pipe->done; }
 
 double sl_pipe_bubble(const struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count;

@@ -8,8 +8,10 @@
  * waits for a free place. The schedule is verified without any buffering, so no wait is endless.
  * When a worker fails, all workers end with its error.
  *
- * A run of n steps is one schedule of n iterations. Between runs the pipeline is empty, so
- * evaluation and checkpoints see whole weights.
+ * A synchronous run of n steps is one schedule of n iterations; the pipeline is empty afterwards. An
+ * asynchronous schedule makes all steps of the training run. Between two calls of run it pauses, right
+ * after a step of every worker, with micro-batches in flight: evaluations and checkpoints see the
+ * weights after that step and do not change the results (pipe/resume.h).
  */
 #ifndef SL_PIPE_PIPE_H
 #define SL_PIPE_PIPE_H

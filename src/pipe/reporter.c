@@ -8,6 +8,8 @@
  */
 #include "pipe/reporter.h"
 
+#include "pipe/resume.h"
+
 #include "base/arena.h"
 #include "base/clock.h"
 
@@ -15,9 +17,10 @@
 #include <string.h>
 
 struct sl_pipe_reporter {
-    int64_t steps;              /* of the run; 0: no early reports */
+    bool on;                    /* early reports */
     int terms;                  /* micro-batches with losses per step, of all local stages */
-    atomic_int *arrived;        /* [steps] of them in loss_terms */
+    atomic_int *arrived;        /* [count] of them in loss_terms, from iteration `base` on */
+    int64_t base, count;
     atomic_int_least64_t ended; /* steps whose reports are final except for the loss */
     int64_t reported;           /* steps */
     int64_t passes;             /* of worker 0 since its last step */
@@ -67,27 +70,56 @@ static int count_terms(const struct sl_pipe *pipe) {
     return terms;
 }
 
+/* Keeps what has arrived for iterations in flight. */
+static void grow_arrived(struct sl_pipe_reporter *r, const struct sl_pipe *pipe, int64_t count) {
+    atomic_int *arrived = sl_realloc(NULL, sizeof *arrived * (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t old = pipe->done + i - r->base;
+        bool has = pipe->under_way && old >= 0 && old < r->count;
+        atomic_init(&arrived[i], has ? atomic_load(&r->arrived[old]) : 0);
+    }
+    free(r->arrived);
+    r->arrived = arrived;
+    r->base = pipe->done;
+    r->count = count;
+}
+
 sl_err sl_pipe_reporter_start(struct sl_pipe *pipe, int64_t steps) {
     struct sl_pipe_reporter *r = pipe->reporter;
     int ranks = pipe->comm->ranks;
-    r->steps = reports_early(pipe) ? steps : 0;
-    r->terms = r->steps ? count_terms(pipe) : 0;
-    r->reported = r->passes = r->first = 0;
-    atomic_store(&r->ended, 0);
-    r->arrived = sl_realloc(r->arrived, sizeof *r->arrived * (size_t)(r->steps + 1));
-    for (int64_t i = 0; i < r->steps; i++)
-        atomic_init(&r->arrived[i], 0);
+    r->on = reports_early(pipe);
+    r->terms = r->on ? count_terms(pipe) : 0;
+    r->reported = pipe->done;
+    r->passes = r->first = 0;
+    atomic_store(&r->ended, pipe->done);
+    grow_arrived(r, pipe, steps + sl_pipe_terms_ahead(pipe));
+    if (!r->on || pipe->under_way)
+        return SL_OK;
     pthread_mutex_lock(&r->mutex);
     r->sums = (struct sl_pipe_loss_sums){.run = pipe->start_step + 1};
     pthread_mutex_unlock(&r->mutex);
-    if (ranks == 1 || !r->steps)
+    if (ranks == 1)
         return SL_OK;
     memset(r->terms_of, 0, sizeof *r->terms_of * (size_t)ranks);
     r->terms_of[pipe->comm->rank] = r->terms;
     return sl_comm_merge(pipe->comm, r->terms_of, ranks * (int64_t)sizeof *r->terms_of);
 }
 
-void sl_pipe_reporter_stop(struct sl_pipe *pipe) { pipe->reporter->steps = 0; }
+void sl_pipe_reporter_stop(struct sl_pipe *pipe) { pipe->reporter->on = false; }
+
+/* Every worker of a process saves the counts of the process. */
+void sl_pipe_reporter_put(const struct sl_pipe *pipe, double *out, int64_t count) {
+    const struct sl_pipe_reporter *r = pipe->reporter;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = pipe->done + i - r->base < r->count
+                     ? atomic_load(&r->arrived[pipe->done + i - r->base])
+                     : 0;
+}
+
+void sl_pipe_reporter_get(struct sl_pipe *pipe, const double *in, int64_t count) {
+    for (int64_t i = 0; i < count && i < pipe->reporter->count; i++)
+        atomic_store(&pipe->reporter->arrived[i], (int)in[i]);
+}
 
 /* ---- several ranks ---- */
 
@@ -145,9 +177,10 @@ static int64_t newest_of_all(const struct sl_pipe *pipe, int64_t ended, double *
 
 void sl_pipe_reporter_add_losses(struct sl_pipe *pipe, int64_t iteration) {
     struct sl_pipe_reporter *r = pipe->reporter;
-    if (!r->steps)
+    if (!r->on)
         return;
-    int before = atomic_fetch_add_explicit(&r->arrived[iteration], 1, memory_order_acq_rel);
+    int before =
+        atomic_fetch_add_explicit(&r->arrived[iteration - r->base], 1, memory_order_acq_rel);
     if (before + 1 == r->terms && pipe->comm->ranks > 1)
         put_sums(pipe, iteration);
 }
@@ -158,7 +191,7 @@ void sl_pipe_reporter_pass(struct sl_pipe *pipe) { pipe->reporter->passes++; }
  * evenly. Hence a step is final only when the next one has ended. */
 void sl_pipe_reporter_step_ended(struct sl_pipe *pipe, int64_t version) {
     struct sl_pipe_reporter *r = pipe->reporter;
-    struct sl_step_report *reports = pipe->reports;
+    struct sl_step_report *reports = pipe->reports - pipe->done; /* by version - 1 */
     int64_t dur_ns = 0, cpu_ns = 0;
     if (r->passes || !r->first)
         r->first = version;
@@ -177,14 +210,14 @@ void sl_pipe_reporter_step_ended(struct sl_pipe *pipe, int64_t version) {
 
 /* Of the local workers. */
 static double bubble_so_far(const struct sl_pipe *pipe) {
-    int64_t busy = 0, run = sl_clock_ns() - pipe->start_ns;
+    int64_t busy = 0, run = sl_clock_ns() - pipe->begin_ns;
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
         busy += atomic_load_explicit(&pipe->workers[w].busy_ns, memory_order_relaxed);
     return 1 - (double)busy / ((double)run * pipe->local_workers);
 }
 
 static void report_step(struct sl_pipe *pipe, int64_t step, double loss) {
-    struct sl_step_report report = pipe->reports[step - 1];
+    struct sl_step_report report = pipe->reports[step - 1 - pipe->done];
     report.loss = loss;
     sl_run_train_blame_scale(&pipe->train, &report);
     report.bubble = bubble_so_far(pipe);
@@ -196,7 +229,7 @@ static void report_step(struct sl_pipe *pipe, int64_t step, double loss) {
 void sl_pipe_reporter_poll(struct sl_pipe *pipe) {
     struct sl_pipe_reporter *r = pipe->reporter;
     int64_t ended = atomic_load_explicit(&r->ended, memory_order_acquire);
-    if (!r->steps || !pipe->config.hooks.on_step || pipe->comm->rank != 0)
+    if (!r->on || !pipe->config.hooks.on_step || pipe->comm->rank != 0)
         return;
     if (pipe->comm->ranks > 1) {
         double loss = 0;
@@ -206,6 +239,6 @@ void sl_pipe_reporter_poll(struct sl_pipe *pipe) {
         return;
     }
     while (r->reported < ended &&
-           atomic_load_explicit(&r->arrived[r->reported], memory_order_acquire) >= r->terms)
+           atomic_load_explicit(&r->arrived[r->reported - r->base], memory_order_acquire) >= r->terms)
         report_step(pipe, r->reported + 1, sl_pipe_loss(pipe, r->reported));
 }

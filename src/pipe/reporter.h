@@ -17,9 +17,12 @@ void sl_pipe_reporter_poll(struct sl_pipe *pipe);
 /* Loss sums of this rank for the others; status.c sends and receives them. */
 void sl_pipe_reporter_publish(const struct sl_pipe *pipe, struct sl_pipe_loss_sums *out);
 
-/* pipe.c: the loss of a step of this run, in the order of one worker; memory of the largest worker.
- */
-double sl_pipe_loss(const struct sl_pipe *pipe, int64_t step);
+/* Losses of the iterations in flight that have arrived, for a checkpoint. */
+void sl_pipe_reporter_put(const struct sl_pipe *pipe, double *out, int64_t count);
+void sl_pipe_reporter_get(struct sl_pipe *pipe, const double *in, int64_t count);
+
+/* pipe.c: the loss of an iteration, in the order of one worker; memory of the largest worker. */
+double sl_pipe_loss(const struct sl_pipe *pipe, int64_t iteration);
 int64_t sl_pipe_max_bytes(const struct sl_pipe *pipe);
 
 #endif

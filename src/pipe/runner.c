@@ -1,5 +1,5 @@
 /* The pipeline as a runner of the training loop. */
-#include "pipe/state.h"
+#include "pipe/resume.h"
 
 #include "pass/program.h"
 #include "run/session.h"
@@ -62,21 +62,11 @@ static sl_err eval(void *ctx, struct sl_eval_report *report) { return sl_pipe_ev
 static struct sl_ckpt_store store(void *ctx) { return sl_pipe_store(ctx); }
 
 static struct sl_ckpt_place place(void *ctx) {
-    const struct sl_pipe *pipe = ctx;
-    return sl_run_place(&pipe->train, pipe->start_step, pipe->start_sample, &pipe->scale);
+    return sl_pipe_place(ctx);
 }
 
 static sl_err restore(void *ctx, const struct sl_ckpt_place *root) {
-    struct sl_pipe *pipe = ctx;
-    struct sl_ckpt_place at = *root;
-    SL_TRY(sl_comm_merge(pipe->comm, &at, sizeof at)); /* zero on the other ranks */
-    SL_TRY(sl_run_place_scale(&pipe->train, &at, &pipe->scale));
-    pipe->start_step = at.step;
-    pipe->start_sample = at.sample;
-    for (int s = 0; s < pipe->config.plan->seat_count; s++)
-        if (pipe->seat_at[s])
-            pipe->seat_at[s]->newest = 0; /* every version was loaded */
-    return SL_OK;
+    return sl_pipe_restore(ctx, root);
 }
 
 static int64_t step(const void *ctx) { return sl_pipe_step_count(ctx); }
@@ -115,7 +105,7 @@ static const struct sl_runner_row pipeline = {
 };
 
 /* A synchronous pipeline is empty after every step; a timeline shows several. An asynchronous one
- * runs as long as possible: after a drain its first passes read fresher weights. */
+ * runs as long as possible: a pause costs about one fill. */
 struct sl_runner sl_pipe_runner(struct sl_pipe *pipe) {
     enum { TRACE_STEPS = 16 };
     const struct sl_pipe_config *c = &pipe->config;

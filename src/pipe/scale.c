@@ -10,6 +10,7 @@
 #include "sched/lag.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { LATE = 8 }; /* steps by which seats of one worker may be apart */
 
@@ -26,6 +27,11 @@ sl_err sl_pipe_scale_check(const struct sl_train_config *c, const struct sl_sche
         sched->name);
 }
 
+static struct sl_scale_state *after(const struct sl_pipe_worker *w, int64_t version) {
+    return &w->scales[version % kept(w->pipe)];
+}
+
+/* A schedule that begins behind its first iterations uses the scales of the steps before it. */
 void sl_pipe_scale_start(struct sl_pipe *pipe) {
     if (!pipe->train.loss_scale.dynamic)
         return;
@@ -33,12 +39,29 @@ void sl_pipe_scale_start(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         worker->scales = sl_realloc(worker->scales, sizeof *worker->scales * (size_t)kept(pipe));
-        worker->scales[0] = pipe->scale;
+        memset(worker->scales, 0, sizeof *worker->scales * (size_t)kept(pipe));
+        *after(worker, pipe->done) = pipe->scale;
+        for (int i = 0; i < SL_PIPE_PAST && i < pipe->done; i++)
+            *after(worker, pipe->done - 1 - i) = pipe->past[i];
     }
 }
 
-static struct sl_scale_state *after(const struct sl_pipe_worker *w, int64_t version) {
-    return &w->scales[version % kept(w->pipe)];
+int64_t sl_pipe_scale_count(const struct sl_pipe *pipe) {
+    return pipe->train.loss_scale.dynamic
+               ? 2 * (sl_sched_decision_lag(pipe->sched) + 2 + (int64_t)LATE)
+               : 0;
+}
+
+void sl_pipe_scale_put(const struct sl_pipe_worker *w, double *out) {
+    for (int64_t i = 0; i < sl_pipe_scale_count(w->pipe) / 2; i++) {
+        *out++ = w->scales[i].value;
+        *out++ = (double)w->scales[i].good;
+    }
+}
+
+void sl_pipe_scale_get(struct sl_pipe_worker *w, const double *in) {
+    for (int64_t i = 0; i < sl_pipe_scale_count(w->pipe) / 2; i++, in += 2)
+        w->scales[i] = (struct sl_scale_state){.value = in[0], .good = (int64_t)in[1]};
 }
 
 double sl_pipe_scale_of(const struct sl_pipe_worker *w, int64_t iteration) {
@@ -55,15 +78,17 @@ void sl_pipe_scale_decided(struct sl_pipe_worker *w, int64_t version, bool finit
                                                       sl_pipe_scale_of(w, version - 1), finite);
 }
 
-/* Rank of worker 0 shares the scale with ranks without workers. */
-sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t steps) {
-    struct sl_scale_state scale = {0};
+/* Rank of worker 0 shares the scales with ranks without workers. */
+sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t done) {
+    struct sl_scale_state scales[1 + SL_PIPE_PAST] = {{0}};
     if (!pipe->train.loss_scale.dynamic)
         return SL_OK;
-    if (sl_pipe_is_local(pipe, 0))
-        scale = *after(&pipe->workers[0], steps);
-    SL_TRY(sl_comm_merge(pipe->comm, &scale, sizeof scale));
-    pipe->scale = scale;
+    for (int i = 0; i <= SL_PIPE_PAST && i <= done && i < kept(pipe); i++)
+        if (sl_pipe_is_local(pipe, 0))
+            scales[i] = *after(&pipe->workers[0], done - i);
+    SL_TRY(sl_comm_merge(pipe->comm, scales, sizeof scales));
+    pipe->scale = scales[0];
+    memcpy(pipe->past, scales + 1, sizeof pipe->past);
     return SL_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/vec.h"
 #include "pipe/areas.h"
+#include "pipe/box.h"
 #include "pipe/pipe.h"
 #include "pipe/reduce.h"
 #include "pipe/staleness.h"
@@ -15,6 +16,8 @@ struct sl_pipe_seat {
     struct sl_train train;      /* its part of a training run: worker, optimizer, counts */
     int stage, replica, number; /* number: of the plan's seats */
     int slots;                  /* micro-batches in flight */
+    struct sl_pipe_border border;
+    struct sl_pipe_image image;
     uint64_t filled;            /* bit g: gradient buffer g holds a sum to add to */
     int newest;                 /* weight slab */
     int64_t counted;            /* iteration of train.counts, -1: none */
@@ -75,7 +78,7 @@ struct sl_pipe_edge {
     int32_t *of_from, *of_to; /* [micro-batches + 1] where the pieces of each begin */
     int pair_count;
     int64_t *per_iteration;            /* [pair] messages */
-    struct sl_channel **acts, **grads; /* [pair] NULL: no messages */
+    struct sl_pipe_box *acts, *grads;  /* [pair] channel NULL: no messages */
     int64_t *arrived[2]; /* [iterations][pieces] with a trace: arrival of acts, grads */
 };
 
@@ -84,6 +87,8 @@ struct sl_pipe_program {
     const struct sl_sched *sched;
     struct sl_pipe_edge *links;
     int64_t batch, max_micros;
+    double *loss_terms;
+    int64_t terms_base, *at;
     bool trace;
 };
 
@@ -103,18 +108,32 @@ struct sl_pipe {
     struct sl_pipe_edge *links;           /* [edge] */
     struct sl_group *all, **groups;       /* of all workers; [sched groups] */
     struct sl_pipe_part_groups *parts;    /* [stage] of its replicas */
-    struct sl_channel **norms, ***shares; /* global step: [from, to]; [group][from, to] */
+    struct sl_pipe_box *norms, **shares; /* global step: [from, to]; [group][from, to] */
+    SL_VEC(struct sl_pipe_box *) boxes;  /* of training, the same on all ranks */
     struct sl_step_report *reports;
-    double *loss_terms; /* [steps][max_micros][losses] of this run */
+    double *loss_terms; /* [][max_micros][losses] of iterations from terms_base on */
+    int64_t terms_base, terms_count;
     int64_t max_micros; /* of an iteration of any stage */
-    int64_t start_step, start_sample, start_ns;
+    int64_t start_step, start_sample, start_ns; /* of the schedule */
+    int64_t begin_ns, run_end_ns;               /* of the last run; the end since start_ns */
+    int64_t ran;                                /* steps of the last run */
+    int64_t done;    /* steps since start_step: where the pipeline is, or the run began */
+    int64_t *at;     /* [worker] actions begun since then */
+    bool under_way;  /* between two steps of the schedule: micro-batches are in flight */
+    bool halted;     /* the last run was asked to end early */
+    bool traced;     /* the timeline of the schedule has begun */
+    bool portable;   /* weights of the last two steps are the whole state (resume.c) */
+    int previous;    /* portable: slab of the weights one step older, -1: unknown */
+    int64_t skipped; /* iterations of the schedule that had run before it began */
     struct sl_scale_state scale;     /* of the loss, between runs */
+    struct sl_scale_state past[SL_PIPE_PAST]; /* before `scale`, the newest first */
     int32_t scale_lag;               /* steps by which it lags (scale.c) */
     int64_t last_ns, last_cpu_ns;    /* end of the previous step */
     struct sl_pipe_program inactive; /* the one of training and evaluation that is not running */
     int64_t *eval_scores;            /* [seat][2] right, counted */
     struct sl_timeline timeline;
     int64_t *worker_bytes, *busy_ns, run_ns; /* [worker] each; duration of the last run */
+    int64_t *seat_bytes;                     /* store.c: [seat] of its image */
     bool *holds;                             /* store.c: [stage][params, then states] */
     struct sl_run_tensors *tensors;          /* store.c: of the run; NULL: not listed yet */
     struct sl_channel **requests, **replies; /* [rank] from and to rank 0 */
@@ -133,10 +152,11 @@ SL_MUST_CHECK sl_err sl_pipe_close_trace(struct sl_pipe *pipe);
 /* A message of an edge has arrived. */
 void sl_pipe_trace_arrival(struct sl_pipe *pipe, struct sl_pipe_edge *link, bool grad,
                            int64_t place, int64_t ns);
-/* store.c: channels between rank 0 and the others, for tensors. */
+/* store.c: bytes of the seats of all ranks; channels between rank 0 and the others, for tensors. */
+SL_MUST_CHECK sl_err sl_pipe_count_seats(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_open_requests(struct sl_pipe *pipe);
 void sl_pipe_close_requests(struct sl_pipe *pipe);
-/* open.c: the schedule of a run of `iters` steps, verified. */
+/* open.c: the schedule of `iters` steps, verified. */
 SL_MUST_CHECK sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters);
 /* pipe.c: runs the workers of this rank from their first action to their last. */
 SL_MUST_CHECK sl_err sl_pipe_run_workers(struct sl_pipe *pipe);

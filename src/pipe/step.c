@@ -147,7 +147,7 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat)
 static void report_step(const struct sl_pipe_worker *w, int64_t version,
                         const struct sl_norm_verdict *verdict, double lr) {
     struct sl_pipe *pipe = w->pipe;
-    struct sl_step_report *report = &pipe->reports[version - 1];
+    struct sl_step_report *report = &pipe->reports[version - 1 - pipe->done];
     int64_t now = sl_clock_ns(), cpu = sl_clock_process_ns();
     report->step = pipe->start_step + version;
     report->norm = verdict->norm;

@@ -7,7 +7,7 @@
  * A save from a copy does this in a thread, while the workers run. The files are the same, byte for
  * byte, as those of one process.
  */
-#include "pipe/state.h"
+#include "pipe/resume.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +72,18 @@ static int64_t request_bytes(const struct sl_pipe *pipe) {
     return pipe->comm->rank == 0 ? others * (PIECE + (int64_t)sizeof(struct request)) : PIECE;
 }
 
+/* Memory that only evaluations and checkpoints of a full pipeline need. */
+static int64_t extra_bytes(const struct sl_pipe_worker *w) {
+    int64_t train = 0, image = 0;
+    for (int i = 0; i < w->seat_count; i++) {
+        const struct sl_worker *worker = w->seats[i].train.worker;
+        train = worker->train_work_bytes > train ? worker->train_work_bytes : train;
+        image += w->seats[i].image.host_bytes;
+    }
+    bool beside = w->pipe->sched->rule != SL_RULE_SYNC;
+    return image + (beside ? w->areas.bytes - train : 0);
+}
+
 int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {
     int64_t bytes = files ? 0 : -request_bytes(pipe), messages = 0;
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
@@ -79,6 +91,7 @@ int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {
             continue;
         bytes += sl_sched_worker_bytes(pipe->sched, w);
         messages += sl_sched_message_bytes(pipe->sched, w);
+        bytes += extra_bytes(&pipe->workers[w]);
     }
     return bytes + (pipe->comm->bytes > messages ? pipe->comm->bytes - messages : 0);
 }
@@ -92,24 +105,53 @@ void sl_pipe_close_requests(struct sl_pipe *pipe) {
 
 /* ---- seats of this rank ---- */
 
-static sl_err seat_get(const struct sl_pipe_seat *seat, const struct sl_tensor_id *id, int64_t from,
-                       int64_t size_bytes, void *out) {
+/* A weight of the version before the newest one. */
+static char *older_weight(const struct sl_pipe_seat *seat, const struct sl_tensor_id *id,
+                          int version) {
+    struct sl_tensor_id weight = {.part = SL_PART_WEIGHT, .index = id->index};
+    return sl_run_worker_memory(seat->train.worker, &weight, version);
+}
+
+/* Running statistics: those after the last step, whatever has run since. */
+static const char *memory_to_save(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat,
+                                  const struct sl_tensor_id *id) {
+    const struct sl_worker *worker = seat->train.worker;
+    if (id->part == SL_PART_OLDER)
+        return older_weight(seat, id, 1 - seat->newest);
+    const char *memory = sl_run_worker_memory(worker, id, seat->newest);
+    if (id->part != SL_PART_STATE)
+        return memory;
+    return (const char *)sl_pipe_border_state(pipe, seat) + (memory - (const char *)worker->state);
+}
+
+static sl_err seat_get(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat,
+                       const struct request *r, void *out) {
+    const struct sl_tensor_id *id = &pipe->tensors->ids[r->entry];
     struct sl_device *device = seat->train.device;
-    const char *memory = sl_run_worker_memory(seat->train.worker, id, seat->newest);
+    int64_t from = r->from, size_bytes = r->size_bytes;
+    if (id->part == SL_PART_SEAT)
+        return sl_pipe_image_get(seat, from, size_bytes, out);
+    const char *memory = memory_to_save(pipe, seat, id);
     SL_ASSERT(memory);
     SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out, memory + from, size_bytes));
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* Weights go into every version. */
-static sl_err seat_put(const struct sl_pipe_seat *seat, const struct sl_tensor_id *id, int64_t from,
-                       int64_t size_bytes, const void *bytes) {
+/* Weights go into every version; older ones, which follow, into the first slab only. */
+static sl_err seat_put(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat,
+                       const struct request *r, const void *bytes) {
+    const struct sl_tensor_id *id = &pipe->tensors->ids[r->entry];
     struct sl_device *device = seat->train.device;
     int versions = id->part == SL_PART_WEIGHT ? seat->train.worker->versions : 1;
+    if (id->part == SL_PART_SEAT)
+        return sl_pipe_image_put(seat, r->from, r->size_bytes, bytes);
     for (int v = 0; v < versions; v++) {
-        char *memory = sl_run_worker_memory(seat->train.worker, id, v);
+        char *memory = id->part == SL_PART_OLDER
+                           ? older_weight(seat, id, 0)
+                           : sl_run_worker_memory(seat->train.worker, id, v);
         SL_ASSERT(memory);
-        SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, memory + from, bytes, size_bytes));
+        SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, memory + r->from, bytes,
+                                   r->size_bytes));
     }
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
@@ -162,15 +204,14 @@ static sl_err serve_one(struct sl_pipe *pipe, const struct sl_ckpt_copy *copy,
                         const struct request *request, const char *bytes) {
     int rank = pipe->comm->rank;
     const struct sl_pipe_seat *seat = pipe->seat_at[request->seat];
-    const struct sl_tensor_id *id = &pipe->tensors->ids[request->entry];
     char *at;
     if (request->kind == REQUEST_PUT)
-        return seat_put(seat, id, request->from, request->size_bytes, bytes);
+        return seat_put(pipe, seat, request, bytes);
     SL_TRY(sl_comm_channel_reserve(pipe->replies[rank], pipe->replied[rank], &at));
     if (copy)
         sl_ckpt_copy_get(copy, request->entry, request->from, request->size_bytes, at);
     else
-        SL_TRY(seat_get(seat, id, request->from, request->size_bytes, at));
+        SL_TRY(seat_get(pipe, seat, request, at));
     return sl_comm_channel_send(pipe->replies[rank], pipe->replied[rank]++, request->size_bytes);
 }
 
@@ -204,6 +245,8 @@ static sl_err end(void *ctx, sl_err err) {
 
 /* The first seat of the first stage that has it, -1: none. All replicas hold the same bytes. */
 static int holder_of(const struct sl_pipe *pipe, const struct sl_tensor_id *id) {
+    if (id->part == SL_PART_SEAT)
+        return id->index;
     for (int s = 0; s < pipe->config.plan->stage_count; s++)
         if (*holds_of(pipe, s, id))
             return pipe->config.plan->stages[s].seat;
@@ -221,9 +264,9 @@ static sl_err get(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, vo
     struct sl_pipe *pipe = ctx;
     const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
     int seat = holder_of(pipe, id);
-    if (pipe->seat_at[seat])
-        return seat_get(pipe->seat_at[seat], id, from, size_bytes, out);
     struct request request = {REQUEST_GET, seat, entry, from, size_bytes};
+    if (pipe->seat_at[seat])
+        return seat_get(pipe, pipe->seat_at[seat], &request, out);
     return get_remote(pipe, &request, out);
 }
 
@@ -231,10 +274,11 @@ static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, co
     struct sl_pipe *pipe = ctx;
     const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
     for (int seat = 0; seat < pipe->config.plan->seat_count; seat++) {
-        if (!*holds_of(pipe, pipe->config.plan->seats[seat].stage, id))
+        if (id->part == SL_PART_SEAT ? id->index != seat
+                                     : !*holds_of(pipe, pipe->config.plan->seats[seat].stage, id))
             continue;
         struct request request = {REQUEST_PUT, seat, entry, from, size_bytes};
-        SL_TRY(pipe->seat_at[seat] ? seat_put(pipe->seat_at[seat], id, from, size_bytes, bytes)
+        SL_TRY(pipe->seat_at[seat] ? seat_put(pipe, pipe->seat_at[seat], &request, bytes)
                                    : put_remote(pipe, &request, bytes));
     }
     return SL_OK;
@@ -244,7 +288,8 @@ static const void *at_rest(void *ctx, int64_t entry) {
     const struct sl_pipe *pipe = ctx;
     const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
     const struct sl_pipe_seat *seat = pipe->seat_at[holder_of(pipe, id)];
-    return seat ? sl_run_train_at_rest(&seat->train, id) : NULL;
+    bool plain = id->part == SL_PART_WEIGHT || id->part == SL_PART_OPTIM;
+    return seat && plain ? sl_run_train_at_rest(&seat->train, id) : NULL;
 }
 
 static void attach(void *ctx, struct sl_ckpt_copy *copy) {
@@ -254,11 +299,69 @@ static void attach(void *ctx, struct sl_ckpt_copy *copy) {
             pipe->seat_at[s]->train.copy = copy;
 }
 
-struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
-    if (!pipe->tensors) {
-        pipe->tensors = SL_NEW(&pipe->arena, struct sl_run_tensors, 1);
-        *pipe->tensors = sl_run_tensors_build(&pipe->arena, &pipe->train, has, pipe);
+static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, bool *out) {
+    return sl_pipe_fits(ctx, place, may_drop, out);
+}
+
+/* Weights one version older. */
+static void list_older(struct sl_pipe *pipe, struct sl_run_tensors *all) {
+    for (int64_t i = 0, count = all->count; i < count; i++) {
+        if (all->ids[i].part != SL_PART_WEIGHT)
+            continue;
+        all->ids[all->count] = (struct sl_tensor_id){.part = SL_PART_OLDER,
+                                                     .index = all->ids[i].index};
+        all->entries[all->count] = all->entries[i];
+        all->entries[all->count].name =
+            sl_ckpt_version_name(&pipe->arena, all->entries[i].name, 1);
+        all->entries[all->count].group = SL_CKPT_STATE;
+        all->entries[all->count++].when = SL_CKPT_PREVIOUS;
     }
+}
+
+static void list_seats(struct sl_pipe *pipe, struct sl_run_tensors *all) {
+    for (int i = 0; i < pipe->config.plan->seat_count; i++) {
+        struct sl_shape *shape = SL_NEW(&pipe->arena, struct sl_shape, 1);
+        *shape = (struct sl_shape){.rank = 1, .dim = {pipe->seat_bytes[i] / 4}};
+        if (pipe->seat_at[i])
+            sl_pipe_image_open(pipe, pipe->seat_at[i]);
+        all->ids[all->count] = (struct sl_tensor_id){.part = SL_PART_SEAT, .index = i};
+        all->entries[all->count++] =
+            (struct sl_ckpt_entry){.name = sl_arena_printf(&pipe->arena, "@seat-%d", i),
+                                   .shape = shape,
+                                   .group = SL_CKPT_STATE,
+                                   .when = SL_CKPT_IN_FLIGHT};
+    }
+}
+
+/* Every rank lists the seats of all. */
+sl_err sl_pipe_count_seats(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->seat_count;
+    pipe->seat_bytes = SL_NEW(&pipe->arena, int64_t, count);
+    for (int i = 0; i < count; i++)
+        if (pipe->seat_at[i])
+            pipe->seat_bytes[i] = sl_pipe_image_bytes(pipe, pipe->seat_at[i]);
+    return sl_comm_merge(pipe->comm, pipe->seat_bytes, count * (int64_t)sizeof *pipe->seat_bytes);
+}
+
+static void list_tensors(struct sl_pipe *pipe) {
+    struct sl_run_tensors some = sl_run_tensors_build(&pipe->arena, &pipe->train, has, pipe), all;
+    int64_t max = 2 * some.count + pipe->config.plan->seat_count + 1;
+    all.entries = SL_NEW(&pipe->arena, struct sl_ckpt_entry, max);
+    all.ids = SL_NEW(&pipe->arena, struct sl_tensor_id, max);
+    all.count = some.count;
+    memcpy(all.entries, some.entries, sizeof *all.entries * (size_t)some.count);
+    memcpy(all.ids, some.ids, sizeof *all.ids * (size_t)some.count);
+    if (pipe->portable)
+        list_older(pipe, &all);
+    else if (!sl_pipe_is_synchronous(pipe))
+        list_seats(pipe, &all);
+    pipe->tensors = SL_NEW(&pipe->arena, struct sl_run_tensors, 1);
+    *pipe->tensors = all;
+}
+
+struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
+    if (!pipe->tensors)
+        list_tensors(pipe);
     return (struct sl_ckpt_store){
         .entries = pipe->tensors->entries,
         .count = pipe->tensors->count,
@@ -271,6 +374,7 @@ struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
         .attach = attach,
         .serve = serve,
         .end = end,
+        .fits = fits,
     };
 }
 
@@ -279,7 +383,9 @@ struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
 static sl_err gather_all(struct sl_pipe *pipe, struct sl_train *train, void *piece) {
     struct sl_device *device = train->device;
     for (int64_t i = 0; i < pipe->tensors->count; i++) {
-        char *to = sl_run_worker_memory(train->worker, &pipe->tensors->ids[i], 0);
+        bool plain = pipe->tensors->entries[i].when == SL_CKPT_ALWAYS;
+        char *to =
+            plain ? sl_run_worker_memory(train->worker, &pipe->tensors->ids[i], 0) : NULL;
         int64_t size = sl_graph_shape_numel(pipe->tensors->entries[i].shape, 1) * 4;
         for (int64_t from = 0; to && from < size; from += PIECE) {
             int64_t n = size - from < PIECE ? size - from : PIECE;
@@ -299,9 +405,10 @@ sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train) {
     void *piece = sl_realloc(NULL, PIECE);
     sl_err err = end(pipe, gather_all(pipe, train, piece));
     free(piece);
-    train->step = pipe->start_step;
+    int64_t sample = sl_pipe_place(pipe).sample;
+    train->step = sl_pipe_step_count(pipe);
     train->scale = pipe->scale;
-    train->cursor.epoch = pipe->start_sample / epoch;
-    train->cursor.position = pipe->start_sample % epoch;
+    train->cursor.epoch = sample / epoch;
+    train->cursor.position = sample % epoch;
     return err;
 }

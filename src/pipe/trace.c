@@ -2,18 +2,12 @@
 #include "pipe/reporter.h"
 
 #include "base/clock.h"
-#include "sched/deps.h"
+#include "sched/cut.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int64_t sl_pipe_clock(const struct sl_pipe_worker *w) { return sl_clock_ns() - w->pipe->start_ns; }
-
-static int64_t lane_length(const struct sl_pipe *pipe, int worker) {
-    const struct sl_sched *sched = pipe->sched;
-    return sched->lists[SL_PROLOGUE][worker].count + sched->lists[SL_EPILOGUE][worker].count +
-           sched->lists[SL_PERIOD][worker].count * sched->reps;
-}
 
 /* A span covers the work of an action; its waits come before the span. */
 sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
@@ -102,22 +96,35 @@ static sl_err share_arrivals(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
+/* Actions that ran before the checkpoint take no time. */
+static void fill_lane(const struct sl_pipe *pipe, int worker, struct sl_lane *lane) {
+    const struct sl_sched *sched = pipe->sched;
+    for (; lane->count < pipe->at[worker]; lane->count++) {
+        struct sl_spot spot = sl_sched_spot(sched, worker, lane->count);
+        const struct sl_action *listed = &sched->lists[spot.segment][worker].at[spot.index];
+        int seat = sl_sched_seat(sched->plan, listed->stage, worker);
+        lane->at[lane->count].action = sl_sched_at(sched, seat, listed, spot.rep);
+    }
+}
+
 sl_err sl_pipe_open_trace(struct sl_pipe *pipe) {
+    pipe->traced = true;
     pipe->timeline.sched = pipe->sched;
     pipe->timeline.lane_count = pipe->config.plan->worker_count;
     pipe->timeline.measured = true;
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         struct sl_lane *lane = &pipe->workers[w].lane;
-        pipe->workers[w].busy_ns = 0;
         free(lane->at);
         *lane = (struct sl_lane){0};
         if (!pipe->config.trace)
             continue;
-        int64_t count = lane_length(pipe, w);
+        int64_t count = sl_sched_length(pipe->sched, w);
         lane->at = calloc((size_t)count + 1, sizeof *lane->at);
         if (!lane->at)
             return sl_fail(SL_ERR_SYSTEM, "cannot allocate a trace of %lld actions",
                            (long long)count);
+        if (sl_pipe_is_local(pipe, w))
+            fill_lane(pipe, w, lane);
     }
     if (pipe->config.trace)
         open_arrivals(pipe);
@@ -128,7 +135,7 @@ sl_err sl_pipe_open_trace(struct sl_pipe *pipe) {
 static sl_err share_lanes(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         struct sl_lane *lane = &pipe->workers[w].lane;
-        lane->count = lane_length(pipe, w);
+        lane->count = pipe->at[w];
         SL_TRY(sl_comm_merge(pipe->comm, lane->at, lane->count * (int64_t)sizeof *lane->at));
         pipe->timeline.lanes[w] = *lane;
     }
@@ -136,15 +143,14 @@ static sl_err share_lanes(struct sl_pipe *pipe) {
 }
 
 sl_err sl_pipe_close_trace(struct sl_pipe *pipe) {
-    int64_t end = sl_clock_ns() - pipe->start_ns;
     int count = pipe->config.plan->worker_count;
-    pipe->run_ns = end;
+    pipe->run_ns = sl_clock_ns() - pipe->begin_ns;
     for (int w = 0; w < count; w++)
         pipe->busy_ns[w] = pipe->workers[w].busy_ns;
     SL_TRY(sl_comm_merge(pipe->comm, pipe->busy_ns, count * (int64_t)sizeof *pipe->busy_ns));
     if (!pipe->config.trace)
         return SL_OK;
-    pipe->timeline.end_ns = end;
+    pipe->timeline.end_ns = pipe->run_end_ns;
     SL_TRY(share_lanes(pipe));
     SL_TRY(share_arrivals(pipe));
     end_messages(pipe);

@@ -4,8 +4,8 @@
  *   open a worker or a pipeline -> wrap it as a runner -> session: attach, load, {run, eval, save}
  *   -> close it
  *
- * Between calls no step is under way, so the store shows whole weights. On several ranks every rank
- * makes the same calls.
+ * Between calls no worker runs, and the store shows the state after a step; an asynchronous pipeline
+ * may have micro-batches in flight. On several ranks every rank makes the same calls.
  */
 #ifndef SL_RUN_RUNNER_H
 #define SL_RUN_RUNNER_H
@@ -34,8 +34,9 @@ struct sl_run_hooks {
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     void *ctx;
     /* Not 0: an asynchronous pipeline of one process ends run() early, after whole steps. NULL:
-     * never. */
+     * never. The same if pause, called a few times a second, is true; NULL: never. */
     const volatile sig_atomic_t *stop;
+    bool (*pause)(void *ctx);
 };
 
 struct sl_runner {
@@ -44,7 +45,7 @@ struct sl_runner {
     const struct sl_train_config *train; /* of the run */
     struct sl_comm *comm;                /* NULL: one process */
     int64_t max_steps;                   /* of one run(): how many make sense at a time */
-    bool is_synchronous; /* a pause between steps, as for a save, does not change the results */
+    bool is_synchronous; /* nothing is in flight between steps */
 };
 
 struct sl_runner_row {

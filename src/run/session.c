@@ -158,7 +158,7 @@ static sl_err start(struct session *s) {
 /* Does the cost of saves set their pace? */
 static bool is_paced(const struct session *s) {
     const struct sl_session_config *c = s->config;
-    return c->run && !c->checkpoint_every && c->pace_ns > 0 && s->runner->is_synchronous;
+    return c->run && !c->checkpoint_every && c->pace_ns > 0;
 }
 
 static sl_err open_saver(struct session *s) {
@@ -198,13 +198,17 @@ static sl_err poll_save(struct session *s, bool wait) {
     return SL_OK;
 }
 
+/* Has the time of the first paced save come? */
+static bool is_first_due(const struct session *s) {
+    return !s->every && s->saved_step <= s->first_step &&
+           sl_clock_ns() - s->start_ns >= s->config->pace_ns;
+}
+
 /* Rank 0 decides. */
 static bool is_save_due(const struct session *s) {
     if (!is_paced(s) || !s->is_root)
         return false;
-    if (!s->every)
-        return s->saved_step <= s->first_step && sl_clock_ns() - s->start_ns >= s->config->pace_ns;
-    return step_of(s) - s->saved_step >= s->every;
+    return s->every ? step_of(s) - s->saved_step >= s->every : is_first_due(s);
 }
 
 static sl_err save(struct session *s, bool wait) {
@@ -279,10 +283,25 @@ static sl_err after_step(struct session *s, struct sl_step_report *report) {
     return due(c->checkpoint_every, report->step) ? save(s, false) : poll_save(s, false);
 }
 
+/* Steps after which all ranks look whether there is something to decide: a signal, a save. One
+ * process is told meanwhile, by the hooks. */
+static int64_t look_length(const struct session *s) {
+    enum { LEAST = 128 };
+    static const int64_t look_ns = 10000000000;
+    const struct sl_comm *comm = s->runner->comm;
+    int64_t done = s->result->steps_done, per_step = done ? s->steps_ns / done : 0;
+    if (s->runner->is_synchronous || !comm || comm->ranks == 1)
+        return INT64_MAX;
+    return per_step && look_ns / per_step > LEAST ? look_ns / per_step : LEAST;
+}
+
 /* Steps until an evaluation, a save or the end, at most `max`. */
 static int64_t run_length(const struct session *s, int64_t max) {
     const struct sl_train_config *c = s->train;
-    int64_t step = step_of(s), length = c->steps - step;
+    int64_t step = step_of(s), length = c->steps - step, look = look_length(s);
+    if (is_paced(s) && s->every && s->saved_step + s->every - step < length)
+        length = s->saved_step + s->every > step ? s->saved_step + s->every - step : 1;
+    length = look < length ? look : length;
     int64_t every[2] = {c->eval_every, s->config->checkpoint_every};
     for (int i = 0; i < 2; i++)
         if (every[i] > 0 && every[i] - step % every[i] < length)
@@ -301,7 +320,7 @@ static sl_err log_staleness(struct session *s) {
 }
 
 /* Steps, at most run_length, whose samples can be read. A step that fails in the middle leaves no
- * state that could be saved. An asynchronous pipeline must not pause: its steps are not checked. */
+ * state that could be saved. An asynchronous pipeline reads ahead: its steps are not checked. */
 static int64_t readable_steps(struct session *s) {
     const struct sl_train_config *c = s->train;
     int64_t length = run_length(s, s->runner->max_steps), good = 0;
@@ -379,6 +398,12 @@ static void report_early(void *session, const struct sl_step_report *report) {
     }
 }
 
+/* Called while an asynchronous pipeline of one process is full: shall it pause for a save? */
+static bool wants_pause(void *session) {
+    const struct session *s = session;
+    return is_paced(s) && is_first_due(s);
+}
+
 /* Recomputed passes do not count. */
 static double sample_flops(const struct sl_graph *graph) {
     struct sl_graph_stats stats;
@@ -442,7 +467,7 @@ static sl_err report_start(struct session *s) {
 static sl_err run_session(struct session *s) {
     const struct sl_session_config *c = s->config;
     const struct sl_runner *r = s->runner;
-    struct sl_run_hooks hooks = {.on_step = report_early, .ctx = s, .stop = c->stop};
+    struct sl_run_hooks hooks = {.on_step = report_early, .ctx = s, .stop = c->stop, .pause = wants_pause};
     r->row->attach(r->ctx, &hooks);
     SL_TRY(open_saver(s));
     SL_TRY(start(s));

@@ -41,8 +41,7 @@ struct sl_session_config {
     const char *init;         /* checkpoint with the initial weights, or NULL */
     int64_t checkpoint_every; /* steps; 0: only at the end */
     /* > 0 and no checkpoint_every: the first save after this time, later ones as often as their
-     * cost allows. A save drains an asynchronous pipeline, which changes its results: such runs are
-     * saved at the end only. */
+     * cost allows. */
     int64_t pace_ns;
     bool save_stops; /* the run waits until a checkpoint is durable; else it continues meanwhile */
     int keep;        /* checkpoints */

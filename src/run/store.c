@@ -3,6 +3,9 @@
 
 #include "plan/bytes.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* ---- the list ---- */
 
 struct listing {
@@ -122,7 +125,10 @@ sl_err sl_run_place_scale(const struct sl_train_config *config, const struct sl_
                           struct sl_scale_state *scale) {
     if (!*place->loss_scale || !config->loss_scale.dynamic)
         return SL_OK;
-    if (!sl_optim_scale_state_parse(place->loss_scale, scale))
+    char newest[SL_CKPT_SCALE_TEXT]; /* a pipeline adds older ones after it */
+    snprintf(newest, sizeof newest, "%.*s", (int)strcspn(place->loss_scale, ";"),
+             place->loss_scale);
+    if (!sl_optim_scale_state_parse(newest, scale))
         return sl_fail(SL_ERR_INPUT,
                        "the checkpoint of step %lld: its loss scale is '%.40s', not a power of two "
                        "and a count",

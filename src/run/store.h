@@ -5,11 +5,12 @@
 #include "ckpt/store.h"
 #include "run/train.h"
 
-enum sl_tensor_part { SL_PART_WEIGHT, SL_PART_OPTIM, SL_PART_STATE };
+/* Pipelines also have: a weight one version older; the state in flight of a seat. */
+enum sl_tensor_part { SL_PART_WEIGHT, SL_PART_OPTIM, SL_PART_STATE, SL_PART_OLDER, SL_PART_SEAT };
 
 struct sl_tensor_id {
     enum sl_tensor_part part;
-    int index; /* of the graph's params; STATE: of its states */
+    int index; /* of the graph's params; STATE: of its states; SEAT: of the plan's seats */
     int slab;  /* OPTIM: which of the optimizer's */
 };
 

@@ -85,10 +85,12 @@ static sl_err alloc_memory(struct sl_worker *w) {
         if (!p)
             continue;
         SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes);
-        if (i != SL_WORKER_EVAL) /* which comes last */
+        if (i != SL_WORKER_EVAL) { /* which comes last */
             slot = larger(slot, p->slot_bytes);
-        else if (p->slot_bytes > slot)
+            w->train_work_bytes = larger(w->train_work_bytes, p->work_bytes);
+        } else if (w->eval_beside || p->slot_bytes > slot) {
             work = larger(work, p->slot_bytes);
+        }
         work = larger(work, p->work_bytes);
         staging = larger(staging, sl_plan_staging_bytes(p));
     }
@@ -100,7 +102,7 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     w->work_bytes = work;
     w->staging_bytes = staging;
-    w->eval_in_work = w->slots == 0 || (eval && eval->slot_bytes > slot);
+    w->eval_in_work = w->slots == 0 || w->eval_beside || (eval && eval->slot_bytes > slot);
     SL_TRY(alloc_work(w));
     w->tied = calloc((size_t)full->param_count + 1, sizeof *w->tied);
     if (!w->tied)
@@ -122,6 +124,7 @@ sl_err sl_run_worker_open(struct sl_device *device, const struct sl_worker_confi
     w->grad_slots = config->grad_slots;
     w->state_count = config->state_count;
     w->borrows = config->borrows;
+    w->eval_beside = config->eval_beside;
     if (!sl_device_takes(device->row, config->dtype))
         SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "device '%s' has no %s; set `dtype` to fp32",
                            device->row->name, config->dtype == SL_FP16 ? "fp16" : "bf16"));

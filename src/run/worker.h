@@ -33,6 +33,7 @@ struct sl_worker_config {
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
     bool borrows;    /* sl_run_worker_lend provides work area and staging */
+    bool eval_beside; /* evaluation may run while micro-batches are in flight */
     int64_t audit;   /* repeat one of so many actions (run/audit.h); 0: none */
 };
 
@@ -49,8 +50,9 @@ struct sl_worker {
     bool *tied;    /* [params] the caller has summed it over stages */
     void *staging; /* host: one input of one micro-batch */
     int64_t slot_bytes;
-    bool borrows, eval_in_work;
+    bool borrows, eval_beside, eval_in_work;
     int64_t work_bytes, staging_bytes; /* required */
+    int64_t train_work_bytes;          /* of work_bytes, without evaluation */
     int64_t bytes;                     /* of the device, without lent memory */
     struct sl_audit *audit;            /* NULL: no audit */
 };

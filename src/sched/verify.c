@@ -60,20 +60,28 @@ static sl_err check_action(struct sl_ver *v, struct sl_turn *t) {
     return SL_OK;
 }
 
+sl_err sl_sched_verify_action(struct sl_ver *v, int worker, const struct sl_action *action,
+                              bool *went) {
+    struct sl_turn t = {.worker = worker, .go = true, .a = *action};
+    SL_TRY(check_action(v, &t));
+    if (t.a.kind == SL_SEND)
+        SL_TRY(sl_sched_verify_send(v, &t));
+    else if (t.a.kind == SL_RECV)
+        SL_TRY(sl_sched_verify_recv(v, &t));
+    else if (t.a.kind <= SL_RECOMPUTE)
+        SL_TRY(sl_sched_verify_pass(v, &t));
+    else
+        SL_TRY(sl_sched_verify_weights(v, &t));
+    *went = t.go;
+    return SL_OK;
+}
+
 static sl_err run_worker(struct sl_ver *v, int worker) {
     const struct sl_actions *list = &v->view.lists[v->segment][worker];
     for (; v->at[worker] < list->count; v->at[worker]++) {
-        struct sl_turn t = {.worker = worker, .go = true, .a = list->at[v->at[worker]]};
-        SL_TRY(check_action(v, &t));
-        if (t.a.kind == SL_SEND)
-            SL_TRY(sl_sched_verify_send(v, &t));
-        else if (t.a.kind == SL_RECV)
-            SL_TRY(sl_sched_verify_recv(v, &t));
-        else if (t.a.kind <= SL_RECOMPUTE)
-            SL_TRY(sl_sched_verify_pass(v, &t));
-        else
-            SL_TRY(sl_sched_verify_weights(v, &t));
-        if (!t.go)
+        bool went;
+        SL_TRY(sl_sched_verify_action(v, worker, &list->at[v->at[worker]], &went));
+        if (!went)
             return SL_OK;
     }
     v->waits[worker].on = -1;
@@ -205,7 +213,7 @@ static sl_err check_sizes(const struct sl_ver *v) {
     return SL_OK;
 }
 
-static void open_state(struct sl_ver *v) {
+void sl_sched_verify_open(struct sl_ver *v) {
     const struct sl_plan *plan = v->plan;
     bool remember = v->view.rule == SL_RULE_STASH || v->view.rule == SL_RULE_VSYNC;
     v->seats = SL_NEW(&v->arena, struct sl_ver_seat, plan->seat_count);
@@ -231,6 +239,15 @@ static void open_state(struct sl_ver *v) {
     v->queued = SL_NEW(&v->arena, bool, plan->worker_count);
     v->entered = SL_NEW(&v->arena, bool, plan->worker_count);
     v->waits = SL_NEW(&v->arena, struct sl_wait, plan->worker_count);
+}
+
+void sl_sched_verify_close(struct sl_ver *v) {
+    for (int64_t i = 0; i < v->channels.count; i++)
+        SL_VEC_FREE(&v->channels.at[i].posted);
+    SL_VEC_FREE(&v->channels);
+    SL_VEC_FREE(&v->next_channel);
+    SL_VEC_FREE(&v->ready);
+    sl_arena_free(&v->arena);
 }
 
 /* --- the end --- */
@@ -286,7 +303,7 @@ static sl_err verify(struct sl_ver *v, int32_t reps) {
     struct sl_border *before = NULL;
     v->all = count_actions(&v->view);
     SL_TRY(check_sizes(v));
-    open_state(v);
+    sl_sched_verify_open(v);
     SL_TRY(run_segment(v, SL_PROLOGUE, 0));
     for (int32_t r = 0; r < v->view.reps; r++) {
         if (reps > v->view.reps && r == v->view.reps - 1)
@@ -315,11 +332,6 @@ sl_err sl_sched_verify_watched(const struct sl_sched *sched, const struct sl_sch
                      ? sl_fail(SL_ERR_REFUSED, "%d iterations with %d repetitions", sched->iters,
                                sched->reps)
                      : verify(&v, sched->reps);
-    for (int64_t i = 0; i < v.channels.count; i++)
-        SL_VEC_FREE(&v.channels.at[i].posted);
-    SL_VEC_FREE(&v.channels);
-    SL_VEC_FREE(&v.next_channel);
-    SL_VEC_FREE(&v.ready);
-    sl_arena_free(&v.arena);
+    sl_sched_verify_close(&v);
     return err;
 }

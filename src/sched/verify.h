@@ -3,6 +3,7 @@
  *     verify.c       the machine's loop, borders of segments, recurrence, the end
  *     verify_pass.c  F B I W RECOMPUTE REDUCE STEP PREDICT: versions, slots, gradients
  *     verify_msg.c   SEND and RECV: channels and message buffers
+ *     cut.c          plays to a place between the actions of every worker
  *
  * The machine has no clock: it runs any worker that can proceed. The order does not matter, because
  * workers share only in-order channels and barriers of groups.
@@ -94,6 +95,13 @@ struct sl_turn {
     struct sl_action a;
     bool go;
 };
+
+/* verify.c: the machine before the first action; it needs plan and view. Then single actions, whose
+ * segment, repetition and place the caller has set. *went false: the worker waits. */
+void sl_sched_verify_open(struct sl_ver *v);
+void sl_sched_verify_close(struct sl_ver *v);
+sl_err sl_sched_verify_action(struct sl_ver *v, int worker, const struct sl_action *action,
+                              bool *went);
 
 sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */

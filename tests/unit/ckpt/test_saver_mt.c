@@ -202,7 +202,7 @@ static void save_while_stepping(const struct sl_runner *runner, const char *run)
     for (int i = 0; i < SAVED; i++)
         step(runner);
     struct sl_ckpt_place place = runner->row->place(runner->ctx);
-    SL_TEST_OK(sl_ckpt_copy_begin(copy));
+    SL_TEST_OK(sl_ckpt_copy_begin(copy, &(struct sl_ckpt_place){0}));
     assert_int_equal(pthread_create(&thread, NULL, step_in_thread, &s), 0);
     while (!sl_ckpt_copy_waiters(copy) && !atomic_load(&s.ended))
         sched_yield();

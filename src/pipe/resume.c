@@ -1,0 +1,230 @@
+/* Where a schedule begins, where it pauses, and how it goes on from a checkpoint. */
+#include "pipe/resume.h"
+
+#include "pipe/reporter.h"
+#include "pipe/scale.h"
+#include "sched/cut.h"
+#include "sched/deps.h"
+#include "sched/lag.h"
+#include "sched/slots.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_async(const struct sl_pipe *pipe) { return !sl_pipe_is_synchronous(pipe); }
+
+bool sl_pipe_skips(const struct sl_pipe *pipe, const struct sl_action *a) {
+    if (!pipe->skipped || pipe->sched->rule == SL_RULE_FORWARD)
+        return false;
+    return a->kind <= SL_RECV ? a->micro / pipe->sched->micros[a->stage] < pipe->skipped
+                              : a->version <= pipe->skipped;
+}
+
+/* ---- a new schedule ---- */
+
+/* Version 0 is in weight slab 0; the last schedule may have ended in another one. One that begins
+ * behind its first iterations finds its versions where it would have left them. */
+static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
+    struct sl_worker *worker = seat->train.worker;
+    const struct sl_slot_pool *pools = pipe->sched->pools[seat->number];
+    int slots = sl_sched_slots(pipe->sched, seat->number);
+    int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
+    seat->filled = 0;
+    if (slots > seat->slots || versions > worker->versions ||
+        pools[SL_POOL_GRAD].count > worker->grad_slots)
+        return sl_fail(SL_ERR_REFUSED,
+                       "stage %d needs %d micro-batches in flight and %d weight versions for a run "
+                       "of this length; it was opened with %d and %d",
+                       seat->stage, slots, versions, seat->slots, worker->versions);
+    if (!pipe->done && seat->newest != 0)
+        SL_TRY(sl_run_worker_copy_weights(worker, 0, seat->newest));
+    seat->newest = (int)(pipe->done % pools[SL_POOL_WEIGHT].count);
+    seat->counted = -1;
+    sl_pipe_border_start(seat);
+    sl_pipe_staleness_start(seat);
+    return SL_OK;
+}
+
+/* Everything that the first run of a schedule needs. */
+static sl_err open_run(struct sl_pipe *pipe, int64_t iters) {
+    const struct sl_plan *plan = pipe->config.plan;
+    SL_TRY(sl_pipe_build_sched(pipe, iters));
+    SL_TRY(sl_pipe_check_links(pipe));
+    for (int i = 0; i < plan->seat_count; i++)
+        if (pipe->seat_at[i])
+            SL_TRY(start_seat(pipe, pipe->seat_at[i]));
+    for (int w = 0; w < plan->worker_count; w++)
+        pipe->at[w] = 0;
+    for (int64_t i = 0; i < pipe->boxes.count; i++)
+        pipe->boxes.at[i]->kept = NULL;
+    pipe->traced = false;
+    sl_pipe_global_step_start(pipe);
+    sl_pipe_scale_start(pipe);
+    return SL_OK;
+}
+
+/* 2bw: iterations before the first one, which count as run. Version n - 1 of the weights must be in
+ * the slab of its number; more than one if scales of older steps are needed. */
+static int64_t lead_of(const struct sl_pipe *pipe) {
+    int64_t lag = pipe->train.loss_scale.dynamic ? sl_sched_decision_lag(pipe->sched) : 1;
+    int64_t lead = lag > 1 ? lag : 1;
+    if (!pipe->portable || pipe->previous < 0)
+        return 0;
+    return (lead + pipe->previous) % 2 ? lead : lead + 1;
+}
+
+/* An asynchronous schedule makes all steps that are left, so that it need not be drained. */
+static int64_t horizon(const struct sl_pipe *pipe, int64_t steps) {
+    int64_t max = INT32_MAX / 4 / pipe->max_micros - 16, left = pipe->train.steps - pipe->start_step;
+    if (!is_async(pipe))
+        return steps;
+    left = left < max ? left : max;
+    return left > steps ? left : steps;
+}
+
+sl_err sl_pipe_begin(struct sl_pipe *pipe, int64_t steps) {
+    int64_t lead = lead_of(pipe), iters = horizon(pipe, steps) + lead;
+    pipe->start_step -= lead;
+    pipe->start_sample -= lead * pipe->train.batch;
+    pipe->done = pipe->skipped = lead;
+    return open_run(pipe, iters);
+}
+
+sl_err sl_pipe_end(struct sl_pipe *pipe, int64_t done) {
+    pipe->done = done;
+    pipe->under_way = done < pipe->sched->iters;
+    if (pipe->under_way)
+        return pipe->portable ? SL_OK : sl_pipe_image_take(pipe);
+    pipe->start_step += done;
+    pipe->start_sample += done * pipe->train.batch;
+    pipe->previous = pipe->portable ? (int)(done + 1) % 2 : -1;
+    pipe->done = pipe->skipped = 0;
+    return SL_OK;
+}
+
+/* ---- checkpoints ---- */
+
+/* "origin hash": the step before the schedule, and the actions before the cut. */
+static void put_cut(const struct sl_pipe *pipe, char out[SL_CKPT_CUT_TEXT]) {
+    snprintf(out, SL_CKPT_CUT_TEXT, "%lld %016llx", (long long)pipe->start_step,
+             (unsigned long long)sl_sched_cut_hash(pipe->sched, pipe->at));
+}
+
+struct sl_ckpt_place sl_pipe_place(const struct sl_pipe *pipe) {
+    struct sl_ckpt_place place =
+        sl_run_place(&pipe->train, pipe->start_step + pipe->done,
+                     pipe->start_sample + pipe->done * pipe->train.batch, &pipe->scale);
+    struct sl_text text = {0};
+    place.in_flight = pipe->under_way && !pipe->portable;
+    place.previous = pipe->portable && (pipe->under_way || pipe->previous >= 0);
+    if (place.in_flight)
+        put_cut(pipe, place.cut);
+    else if (is_async(pipe) && !pipe->portable && place.step > 0)
+        snprintf(place.cut, sizeof place.cut, "drained");
+    if (!place.previous || !*place.loss_scale)
+        return place;
+    sl_text_put(&text, place.loss_scale);
+    for (int i = 0; i < SL_PIPE_PAST && pipe->past[i].value > 0; i++) {
+        sl_text_put(&text, ";");
+        sl_optim_scale_state_put(&text, &pipe->past[i]);
+    }
+    snprintf(place.loss_scale, sizeof place.loss_scale, "%s", text.at);
+    sl_text_free(&text);
+    return place;
+}
+
+static bool parse_cut(const char *text, int64_t *origin, uint64_t *hash) {
+    long long step;
+    unsigned long long value;
+    char end;
+    if (sscanf(text, "%lld %llx%c", &step, &value, &end) != 2) /* NOLINT(cert-err34-c) */
+        return false;
+    *origin = step;
+    *hash = value;
+    return true;
+}
+
+static sl_err refuse_cut(const struct sl_pipe *pipe, const struct sl_ckpt_place *place,
+                         const char *why) {
+    return sl_fail(SL_ERR_REFUSED,
+                   "the run would not continue from step %lld with the bits of an undisturbed one: "
+                   "schedule '%s' %s. Set `allow_change` to begin again there with an empty pipeline",
+                   (long long)place->step, pipe->sched->name, why);
+}
+
+/* Finds the cut of the checkpoint in the schedule of this run. */
+static sl_err find_cut(struct sl_pipe *pipe, int64_t origin, int64_t step, int64_t *at) {
+    SL_TRY(sl_pipe_build_sched(pipe, pipe->train.steps - origin));
+    SL_TRY(sl_pipe_check_links(pipe));
+    return sl_sched_cut(pipe->sched, (int32_t)(step - origin), at);
+}
+
+sl_err sl_pipe_fits(struct sl_pipe *pipe, const struct sl_ckpt_place *place, bool may_drop,
+                    bool *fits) {
+    int64_t origin;
+    uint64_t hash;
+    *fits = false;
+    if (pipe->portable || !is_async(pipe) || !*place->cut || place->step >= pipe->train.steps)
+        return SL_OK; /* nothing is in flight, or the run has ended */
+    if (!parse_cut(place->cut, &origin, &hash) || origin < 0 || origin >= place->step)
+        return may_drop ? SL_OK
+                        : refuse_cut(pipe, place, "had drained its pipeline at the end of the run");
+    sl_err err = find_cut(pipe, origin, place->step, pipe->at);
+    *fits = err == SL_OK && sl_sched_cut_hash(pipe->sched, pipe->at) == hash;
+    if (*fits || may_drop)
+        return SL_OK;
+    return err != SL_OK ? err
+                        : refuse_cut(pipe, place,
+                                     "had micro-batches in flight, and with these options it "
+                                     "would have run others before this step");
+}
+
+/* The loss scales of past steps, as in sl_pipe_place. */
+static sl_err read_scales(struct sl_pipe *pipe, struct sl_ckpt_place *place) {
+    SL_TRY(sl_run_place_scale(&pipe->train, place, &pipe->scale));
+    for (int i = 0; i < SL_PIPE_PAST; i++) {
+        char *next = strchr(place->loss_scale, ';');
+        if (next)
+            memmove(place->loss_scale, next + 1, strlen(next));
+        pipe->past[i] = i ? pipe->past[i - 1] : pipe->scale;
+        if (next)
+            SL_TRY(sl_run_place_scale(&pipe->train, place, &pipe->past[i]));
+        else
+            place->loss_scale[0] = 0;
+    }
+    return SL_OK;
+}
+
+/* The state in flight has been loaded. */
+static sl_err restore_image(struct sl_pipe *pipe, const struct sl_ckpt_place *place) {
+    int64_t origin = place->step, *at = pipe->at;
+    uint64_t hash;
+    if (!parse_cut(place->cut, &origin, &hash))
+        return sl_fail(SL_ERR_INPUT, "the checkpoint of step %lld: its cut is '%.60s'",
+                       (long long)place->step, place->cut);
+    pipe->start_step = origin;
+    pipe->done = place->step - origin;
+    pipe->start_sample = place->sample - pipe->done * pipe->train.batch;
+    SL_TRY(open_run(pipe, pipe->train.steps - origin));
+    SL_TRY(find_cut(pipe, origin, place->step, at));
+    sl_pipe_terms_grow(pipe, 0);
+    SL_TRY(sl_pipe_reporter_start(pipe, 0));
+    SL_TRY(sl_pipe_image_apply(pipe));
+    pipe->under_way = true;
+    return SL_OK;
+}
+
+sl_err sl_pipe_restore(struct sl_pipe *pipe, const struct sl_ckpt_place *root) {
+    struct sl_ckpt_place at = *root;
+    SL_TRY(sl_comm_merge(pipe->comm, &at, sizeof at)); /* zero on the other ranks */
+    pipe->previous = pipe->portable && at.previous ? 0 : -1;
+    pipe->start_step = at.step;
+    pipe->start_sample = at.sample;
+    pipe->done = pipe->skipped = 0;
+    pipe->under_way = false;
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        if (pipe->seat_at[s]) /* the older version was loaded into slab 0, the newest into all */
+            pipe->seat_at[s]->newest = pipe->previous == 0;
+    SL_TRY(read_scales(pipe, &at));
+    return at.in_flight ? restore_image(pipe, &at) : SL_OK;
+}
