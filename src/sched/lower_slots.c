@@ -263,7 +263,7 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_slot_pool **out) {
         SL_NEW(s->low->arena, struct sl_slot_pool, sl_sched_pool_count(stage));
     int32_t share = sl_sched_deps_share(s->low->flat.micros[at->stage], stage->width, at->replica);
     int64_t versions = versions_of(&s->seats[seat], s->low->flat.iters);
-    if (s->low->flat.rule == SL_RULE_2BW && versions < 2)
+    if (s->low->flat.rule == SL_RULE_2BW && versions < 2 && !s->seats[seat].predictions)
         versions = 2; /* a resume needs the last two, also on stages that read one at a time */
     if (versions > UINT16_MAX)
         return sl_fail(SL_ERR_REFUSED, "stage %s needs %lld weight versions at once", stage->name,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An asynchronous run writes its log while the pipeline is full; the first Ctrl-C drains it, saves and
-# exits with 0. A resumed run equals one that was planned to end at that step, bit for bit.
+# An asynchronous run writes its log while the pipeline is full; the first Ctrl-C pauses it after a step, saves
+# and exits with 0. The resumed run equals one that was never stopped, bit for bit.
 set -euo pipefail
 # shellcheck source=tests/support/workplace.sh
 . "$SRC_DIR/tests/support/workplace.sh"
@@ -20,10 +20,11 @@ while read -r schedule policy; do
     [ "$code" = 0 ] || fail "$schedule: status $code"
     steps=$(sed 's/.*-0*//; s/ .*//' "$work/asked/ckpt/latest")
     [ "$(steps_in "$work/asked")" = "$steps" ] || fail "$schedule: $(steps_in "$work/asked") steps logged of $steps"
-    "$SLUICE" train "${options[@]}" --steps "$steps" --out "$work/planned" 2>"$work/err" || fail "$schedule: $steps steps"
+    "$SLUICE" train "${options[@]}" --steps $((steps + 7)) --out "$work/planned" 2>"$work/err" ||
+        fail "$schedule: $((steps + 7)) steps"
+    "$SLUICE" train --steps $((steps + 7)) --out "$work/asked" --resume --quiet 2>"$work/err" ||
+        fail "$schedule: does not resume"
     for run in asked planned; do
-        "$SLUICE" train "${options[@]}" --steps $((steps + 7)) --out "$work/$run" --resume 2>"$work/err" ||
-            fail "$schedule: $run does not resume"
         [ "$(steps_in "$work/$run")" = $((steps + 7)) ] || fail "$schedule: the log of $run"
     done
     dir=$(cut -d ' ' -f 1 "$work/asked/ckpt/latest")

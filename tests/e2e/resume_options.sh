@@ -96,7 +96,8 @@ train --resume --out planned --steps 4 || fail "a run with a plan"
 
 # A run of 0.1.0: config.json has only the fields that change results, plan.plan no hash of the graph.
 stale=(gpt-nano "${sizes[@]/L=1/L=2}" --stages 2 --schedule stash --batch 6 --micro 3)
-train "${stale[@]}" --eval-every 2 --steps 2 --out stale
+train "${stale[@]}" --eval-every 2 --checkpoint-every 2 --steps 4 --keep 0 --out stale
+rm -r stale/ckpt/step-00000004
 sed -i -E '/"(stages|workers|bind|lend|eval_every|eval_samples|save|keep|trace|log_staleness|audit|stall_timeout)":/d;
     s/"slack": .*/"slack": 0/; s/clip_scope/verdict/; s/"global"/"all"/' stale/config.json
 sed -i 's/ graph "[0-9a-f]*"//' stale/plan.plan

@@ -202,7 +202,7 @@ static void save_while_stepping(const struct sl_runner *runner, const char *run)
     for (int i = 0; i < SAVED; i++)
         step(runner);
     struct sl_ckpt_place place = runner->row->place(runner->ctx);
-    SL_TEST_OK(sl_ckpt_copy_begin(copy, &(struct sl_ckpt_place){0}));
+    SL_TEST_OK(sl_ckpt_copy_begin(copy, &place));
     assert_int_equal(pthread_create(&thread, NULL, step_in_thread, &s), 0);
     while (!sl_ckpt_copy_waiters(copy) && !atomic_load(&s.ended))
         sched_yield();
@@ -333,8 +333,8 @@ static void sessions_save_the_same(void **state) {
     pipe_case_close(&c);
 }
 
-/* Automatic interval: a first save, then as the cost allows; only the last one if saving would
- * drain the pipeline. */
+/* Automatic interval: a first save, then as the cost allows. An asynchronous pipeline is asked for
+ * it a few times a second; this run is shorter. */
 static void sessions_find_their_pace(void **state) {
     static const char *const schedules[] = {NULL, "1f1b", "2bw"};
     struct pipe_case c;
@@ -346,10 +346,7 @@ static void sessions_find_their_pace(void **state) {
         const char *run = fresh_dir();
         struct sl_session_config how = {.pace_ns = 1};
         struct seen seen = run_session(&c, &how, schedules[i], run);
-        if (i < 2)
-            assert_true(seen.saves >= 2 && seen.every >= 1);
-        else
-            assert_true(seen.saves == 1 && seen.every == 0);
+        assert_true(seen.saves >= (i < 2 ? 2 : 1) && seen.every >= 1);
         hash_of(run, STEPS);
         sl_tree_remove(run);
     }
