@@ -97,7 +97,8 @@ static sl_err check_count(const struct sl_ckpt *ckpt, const struct sl_ckpt_store
 }
 
 static sl_err load_place(const struct sl_ckpt *ckpt, struct sl_ckpt_place *place) {
-    const char *scale = sl_ckpt_find_note(ckpt, "loss_scale"), *cut = sl_ckpt_find_note(ckpt, "cut");
+    const char *scale = sl_ckpt_find_note(ckpt, "loss_scale"),
+               *cut = sl_ckpt_find_note(ckpt, "cut");
     place->step = sl_ckpt_step(ckpt);
     place->sample = sl_ckpt_cursor(ckpt);
     if (scale && strlen(scale) >= sizeof place->loss_scale)

@@ -139,7 +139,7 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
         stored->model && !host->graph && !sl_job_has(given, "model") && !sl_job_has(given, "sizes");
     merge(stored, given, &merged);
     /* 0.1.0 recorded the layout in the plan alone */
-    if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages)
+    if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages && !merged.cut)
         sl_job_resolve(&merged, "plan", "plan.plan");
     stored->use_plan = stored->plan && *merged.plan && !sl_job_has(given, "plan");
     stored->use_sched =

@@ -20,6 +20,14 @@ struct sl_pipe_image {
     int64_t host_bytes, bytes; /* bytes: with the slabs */
 };
 
+/* A message: samples that a micro-batch at one end of an edge shares with one at the other end. */
+struct sl_pipe_piece {
+    int32_t from, to;     /* micro-batches of the iteration */
+    int64_t first, count; /* samples of the iteration */
+    int pair;             /* of replicas; it has its own channels */
+    int64_t number;       /* of the iteration's messages of this pair */
+};
+
 /* A channel with the numbers of its messages (mail.c). Messages first .. last - 1 were under way when
  * the run was saved. */
 struct sl_pipe_box {

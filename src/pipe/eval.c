@@ -32,8 +32,9 @@ static int64_t unit_of(const struct sl_plan *plan) {
 
 /* Exchanges training's schedule, channels and batch with evaluation's. */
 static void swap_programs(struct sl_pipe *pipe) {
-    struct sl_pipe_program now = {pipe->sched, pipe->links, pipe->train.batch, pipe->max_micros,
-                                  pipe->loss_terms, pipe->terms_base, pipe->at, pipe->config.trace};
+    struct sl_pipe_program now = {pipe->sched,      pipe->links,       pipe->train.batch,
+                                  pipe->max_micros, pipe->loss_terms,  pipe->terms_base,
+                                  pipe->at,         pipe->config.trace};
     pipe->sched = pipe->inactive.sched;
     pipe->links = pipe->inactive.links;
     pipe->train.batch = pipe->inactive.batch;

@@ -389,9 +389,9 @@ void sl_pipe_global_step_put(const struct sl_pipe_worker *w, double *out) {
     const struct sl_pipe_decisions *v = w->decisions;
     for (int i = 0; v && i < v->kept; i++) {
         const struct decision *d = &v->at[i];
-        const double numbers[DECISION_NUMBERS] = {
-            (double)d->version, d->verdict.finite,    (double)d->verdict.scale,
-            d->verdict.norm,    (double)d->counted, d->seats};
+        const double numbers[DECISION_NUMBERS] = {(double)d->version,       d->verdict.finite,
+                                                  (double)d->verdict.scale, d->verdict.norm,
+                                                  (double)d->counted,       d->seats};
         memcpy(out, numbers, sizeof numbers);
         out += DECISION_NUMBERS;
     }
@@ -410,8 +410,7 @@ void sl_pipe_global_step_get(struct sl_pipe_worker *w, const double *in) {
             .seats = (int)in[5],
         };
     if (v)
-        memcpy(v->tables, in,
-               sizeof *in * (size_t)(v->kept * w->pipe->train.graph->params.count));
+        memcpy(v->tables, in, sizeof *in * (size_t)(v->kept * w->pipe->train.graph->params.count));
 }
 
 /* A new schedule counts versions from 1. */

@@ -95,7 +95,6 @@ void sl_pipe_halt_poll(struct sl_pipe *pipe) {
 
 /* Every rank knows where the workers of all are. */
 int64_t sl_pipe_halt_end(struct sl_pipe *pipe) {
-    memcpy(pipe->at, pipe->halt->stop,
-           sizeof *pipe->at * (size_t)pipe->config.plan->worker_count);
+    memcpy(pipe->at, pipe->halt->stop, sizeof *pipe->at * (size_t)pipe->config.plan->worker_count);
     return pipe->halt->done;
 }

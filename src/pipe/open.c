@@ -228,10 +228,10 @@ static bool is_portable(const struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     bool portable = pipe->sched->rule == SL_RULE_2BW;
     for (int i = 0; i < plan->seat_count; i++)
-        portable &= pipe->sched->pools[i][SL_POOL_WEIGHT].count == 2 &&
-                    pipe->sched->pools[i][SL_POOL_PREDICT].count == 0 &&
-                    (plan->stages[plan->seats[i].stage].width == 1 ||
-                     pipe->train.graph->states.count == 0);
+        portable &=
+            pipe->sched->pools[i][SL_POOL_WEIGHT].count == 2 &&
+            pipe->sched->pools[i][SL_POOL_PREDICT].count == 0 &&
+            (plan->stages[plan->seats[i].stage].width == 1 || pipe->train.graph->states.count == 0);
     return portable;
 }
 

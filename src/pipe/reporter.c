@@ -17,9 +17,9 @@
 #include <string.h>
 
 struct sl_pipe_reporter {
-    bool on;                    /* early reports */
-    int terms;                  /* micro-batches with losses per step, of all local stages */
-    atomic_int *arrived;        /* [count] of them in loss_terms, from iteration `base` on */
+    bool on;             /* early reports */
+    int terms;           /* micro-batches with losses per step, of all local stages */
+    atomic_int *arrived; /* [count] of them in loss_terms, from iteration `base` on */
     int64_t base, count;
     atomic_int_least64_t ended; /* steps whose reports are final except for the loss */
     int64_t reported;           /* steps */
@@ -238,7 +238,7 @@ void sl_pipe_reporter_poll(struct sl_pipe *pipe) {
             report_step(pipe, step, loss);
         return;
     }
-    while (r->reported < ended &&
-           atomic_load_explicit(&r->arrived[r->reported - r->base], memory_order_acquire) >= r->terms)
+    while (r->reported < ended && atomic_load_explicit(&r->arrived[r->reported - r->base],
+                                                       memory_order_acquire) >= r->terms)
         report_step(pipe, r->reported + 1, sl_pipe_loss(pipe, r->reported));
 }

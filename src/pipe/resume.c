@@ -75,7 +75,8 @@ static int64_t lead_of(const struct sl_pipe *pipe) {
 
 /* An asynchronous schedule makes all steps that are left, so that it need not be drained. */
 static int64_t horizon(const struct sl_pipe *pipe, int64_t steps) {
-    int64_t max = INT32_MAX / 4 / pipe->max_micros - 16, left = pipe->train.steps - pipe->start_step;
+    int64_t max = INT32_MAX / 4 / pipe->max_micros - 16,
+            left = pipe->train.steps - pipe->start_step;
     if (!is_async(pipe))
         return steps;
     left = left < max ? left : max;
@@ -146,10 +147,11 @@ static bool parse_cut(const char *text, int64_t *origin, uint64_t *hash) {
 
 static sl_err refuse_cut(const struct sl_pipe *pipe, const struct sl_ckpt_place *place,
                          const char *why) {
-    return sl_fail(SL_ERR_REFUSED,
-                   "the run would not continue from step %lld with the bits of an undisturbed one: "
-                   "schedule '%s' %s. Set `allow_change` to begin again there with an empty pipeline",
-                   (long long)place->step, pipe->sched->name, why);
+    return sl_fail(
+        SL_ERR_REFUSED,
+        "the run would not continue from step %lld with the bits of an undisturbed one: "
+        "schedule '%s' %s. Set `allow_change` to begin again there with an empty pipeline",
+        (long long)place->step, pipe->sched->name, why);
 }
 
 /* Finds the cut of the checkpoint in the schedule of this run. */

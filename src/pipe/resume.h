@@ -46,6 +46,11 @@ SL_MUST_CHECK sl_err sl_pipe_image_put(const struct sl_pipe_seat *seat, int64_t 
                                        int64_t size_bytes, const void *in);
 SL_MUST_CHECK sl_err sl_pipe_image_apply(struct sl_pipe *pipe);
 
+/* store.c: bytes of the seats of all ranks; channels between rank 0 and the others, for tensors. */
+SL_MUST_CHECK sl_err sl_pipe_count_seats(struct sl_pipe *pipe);
+SL_MUST_CHECK sl_err sl_pipe_open_requests(struct sl_pipe *pipe);
+void sl_pipe_close_requests(struct sl_pipe *pipe);
+
 /* pipe.c: memory for loss terms of `steps` steps from step `done` on, and of those in flight. */
 void sl_pipe_terms_grow(struct sl_pipe *pipe, int64_t steps);
 int64_t sl_pipe_terms_ahead(const struct sl_pipe *pipe); /* iterations begun at a cut */

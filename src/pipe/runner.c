@@ -61,9 +61,7 @@ static sl_err eval(void *ctx, struct sl_eval_report *report) { return sl_pipe_ev
 
 static struct sl_ckpt_store store(void *ctx) { return sl_pipe_store(ctx); }
 
-static struct sl_ckpt_place place(void *ctx) {
-    return sl_pipe_place(ctx);
-}
+static struct sl_ckpt_place place(void *ctx) { return sl_pipe_place(ctx); }
 
 static sl_err restore(void *ctx, const struct sl_ckpt_place *root) {
     return sl_pipe_restore(ctx, root);

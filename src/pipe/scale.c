@@ -83,7 +83,7 @@ sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t done) {
     struct sl_scale_state scales[1 + SL_PIPE_PAST] = {{0}};
     if (!pipe->train.loss_scale.dynamic)
         return SL_OK;
-    for (int i = 0; i <= SL_PIPE_PAST && i <= done && i < kept(pipe); i++)
+    for (int i = 0; i <= SL_PIPE_PAST && i <= done && i <= pipe->scale_lag; i++)
         if (sl_pipe_is_local(pipe, 0))
             scales[i] = *after(&pipe->workers[0], done - i);
     SL_TRY(sl_comm_merge(pipe->comm, scales, sizeof scales));

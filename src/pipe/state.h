@@ -18,9 +18,9 @@ struct sl_pipe_seat {
     int slots;                  /* micro-batches in flight */
     struct sl_pipe_border border;
     struct sl_pipe_image image;
-    uint64_t filled;            /* bit g: gradient buffer g holds a sum to add to */
-    int newest;                 /* weight slab */
-    int64_t counted;            /* iteration of train.counts, -1: none */
+    uint64_t filled;      /* bit g: gradient buffer g holds a sum to add to */
+    int newest;           /* weight slab */
+    int64_t counted;      /* iteration of train.counts, -1: none */
     int64_t step_version; /* version of a STEP that waits for the worker's other seats, 0: none */
     int step_from, step_to, step_grad;
     struct sl_policy_at at;        /* position of the stage, for policies */
@@ -62,14 +62,6 @@ struct sl_pipe_worker {
     pthread_t thread;
 };
 
-/* A message: samples that a micro-batch at one end of an edge shares with one at the other end. */
-struct sl_pipe_piece {
-    int32_t from, to;     /* micro-batches of the iteration */
-    int64_t first, count; /* samples of the iteration */
-    int pair;             /* of replicas; it has its own channels */
-    int64_t number;       /* of the iteration's messages of this pair */
-};
-
 /* The messages of an edge in a full iteration, in ascending order of samples. Gradients return on
  * the same pairs. Replica a of `from` and b of `to` form pair a * width of `to` + b. */
 struct sl_pipe_edge {
@@ -77,8 +69,8 @@ struct sl_pipe_edge {
     int32_t piece_count;
     int32_t *of_from, *of_to; /* [micro-batches + 1] where the pieces of each begin */
     int pair_count;
-    int64_t *per_iteration;            /* [pair] messages */
-    struct sl_pipe_box *acts, *grads;  /* [pair] channel NULL: no messages */
+    int64_t *per_iteration;           /* [pair] messages */
+    struct sl_pipe_box *acts, *grads; /* [pair] channel NULL: no messages */
     int64_t *arrived[2]; /* [iterations][pieces] with a trace: arrival of acts, grads */
 };
 
@@ -104,16 +96,16 @@ struct sl_pipe {
     int local_workers;
     struct sl_device_lend *lend; /* shared by local workers; NULL: waiting workers are idle */
     struct sl_pipe_worker *workers;
-    struct sl_pipe_seat **seat_at;        /* [seat of the plan] NULL: on another rank */
-    struct sl_pipe_edge *links;           /* [edge] */
-    struct sl_group *all, **groups;       /* of all workers; [sched groups] */
-    struct sl_pipe_part_groups *parts;    /* [stage] of its replicas */
+    struct sl_pipe_seat **seat_at;       /* [seat of the plan] NULL: on another rank */
+    struct sl_pipe_edge *links;          /* [edge] */
+    struct sl_group *all, **groups;      /* of all workers; [sched groups] */
+    struct sl_pipe_part_groups *parts;   /* [stage] of its replicas */
     struct sl_pipe_box *norms, **shares; /* global step: [from, to]; [group][from, to] */
     SL_VEC(struct sl_pipe_box *) boxes;  /* of training, the same on all ranks */
     struct sl_step_report *reports;
     double *loss_terms; /* [][max_micros][losses] of iterations from terms_base on */
     int64_t terms_base, terms_count;
-    int64_t max_micros; /* of an iteration of any stage */
+    int64_t max_micros;                         /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns; /* of the schedule */
     int64_t begin_ns, run_end_ns;               /* of the last run; the end since start_ns */
     int64_t ran;                                /* steps of the last run */
@@ -125,10 +117,10 @@ struct sl_pipe {
     bool portable;   /* weights of the last two steps are the whole state (resume.c) */
     int previous;    /* portable: slab of the weights one step older, -1: unknown */
     int64_t skipped; /* iterations of the schedule that had run before it began */
-    struct sl_scale_state scale;     /* of the loss, between runs */
+    struct sl_scale_state scale;              /* of the loss, between runs */
     struct sl_scale_state past[SL_PIPE_PAST]; /* before `scale`, the newest first */
-    int32_t scale_lag;               /* steps by which it lags (scale.c) */
-    int64_t last_ns, last_cpu_ns;    /* end of the previous step */
+    int32_t scale_lag;                        /* steps by which it lags (scale.c) */
+    int64_t last_ns, last_cpu_ns;             /* end of the previous step */
     struct sl_pipe_program inactive; /* the one of training and evaluation that is not running */
     int64_t *eval_scores;            /* [seat][2] right, counted */
     struct sl_timeline timeline;
@@ -152,10 +144,6 @@ SL_MUST_CHECK sl_err sl_pipe_close_trace(struct sl_pipe *pipe);
 /* A message of an edge has arrived. */
 void sl_pipe_trace_arrival(struct sl_pipe *pipe, struct sl_pipe_edge *link, bool grad,
                            int64_t place, int64_t ns);
-/* store.c: bytes of the seats of all ranks; channels between rank 0 and the others, for tensors. */
-SL_MUST_CHECK sl_err sl_pipe_count_seats(struct sl_pipe *pipe);
-SL_MUST_CHECK sl_err sl_pipe_open_requests(struct sl_pipe *pipe);
-void sl_pipe_close_requests(struct sl_pipe *pipe);
 /* open.c: the schedule of `iters` steps, verified. */
 SL_MUST_CHECK sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters);
 /* pipe.c: runs the workers of this rank from their first action to their last. */

@@ -146,12 +146,11 @@ static sl_err seat_put(const struct sl_pipe *pipe, const struct sl_pipe_seat *se
     if (id->part == SL_PART_SEAT)
         return sl_pipe_image_put(seat, r->from, r->size_bytes, bytes);
     for (int v = 0; v < versions; v++) {
-        char *memory = id->part == SL_PART_OLDER
-                           ? older_weight(seat, id, 0)
-                           : sl_run_worker_memory(seat->train.worker, id, v);
+        char *memory = id->part == SL_PART_OLDER ? older_weight(seat, id, 0)
+                                                 : sl_run_worker_memory(seat->train.worker, id, v);
         SL_ASSERT(memory);
-        SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, memory + r->from, bytes,
-                                   r->size_bytes));
+        SL_TRY(
+            device->row->upload(device, SL_STREAM_COMPUTE, memory + r->from, bytes, r->size_bytes));
     }
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
@@ -308,11 +307,10 @@ static void list_older(struct sl_pipe *pipe, struct sl_run_tensors *all) {
     for (int64_t i = 0, count = all->count; i < count; i++) {
         if (all->ids[i].part != SL_PART_WEIGHT)
             continue;
-        all->ids[all->count] = (struct sl_tensor_id){.part = SL_PART_OLDER,
-                                                     .index = all->ids[i].index};
+        all->ids[all->count] =
+            (struct sl_tensor_id){.part = SL_PART_OLDER, .index = all->ids[i].index};
         all->entries[all->count] = all->entries[i];
-        all->entries[all->count].name =
-            sl_ckpt_version_name(&pipe->arena, all->entries[i].name, 1);
+        all->entries[all->count].name = sl_ckpt_version_name(&pipe->arena, all->entries[i].name, 1);
         all->entries[all->count].group = SL_CKPT_STATE;
         all->entries[all->count++].when = SL_CKPT_PREVIOUS;
     }
@@ -384,8 +382,7 @@ static sl_err gather_all(struct sl_pipe *pipe, struct sl_train *train, void *pie
     struct sl_device *device = train->device;
     for (int64_t i = 0; i < pipe->tensors->count; i++) {
         bool plain = pipe->tensors->entries[i].when == SL_CKPT_ALWAYS;
-        char *to =
-            plain ? sl_run_worker_memory(train->worker, &pipe->tensors->ids[i], 0) : NULL;
+        char *to = plain ? sl_run_worker_memory(train->worker, &pipe->tensors->ids[i], 0) : NULL;
         int64_t size = sl_graph_shape_numel(pipe->tensors->entries[i].shape, 1) * 4;
         for (int64_t from = 0; to && from < size; from += PIECE) {
             int64_t n = size - from < PIECE ? size - from : PIECE;

@@ -45,7 +45,7 @@ struct sl_runner {
     const struct sl_train_config *train; /* of the run */
     struct sl_comm *comm;                /* NULL: one process */
     int64_t max_steps;                   /* of one run(): how many make sense at a time */
-    bool is_synchronous; /* nothing is in flight between steps */
+    bool is_synchronous;                 /* nothing is in flight between steps */
 };
 
 struct sl_runner_row {

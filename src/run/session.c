@@ -6,14 +6,13 @@
 #include "ckpt/lock.h"
 #include "graph/stats.h"
 #include "plan/pace.h"
+#include "run/dir.h"
 #include "run/log.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct session {
     const struct sl_session_config *config;
@@ -36,36 +35,6 @@ struct session {
     struct sl_step_report *reports; /* [capacity] of a run() */
     int64_t capacity;
 };
-
-static sl_err make_directory(const char *path) {
-    struct sl_text part = {0};
-    sl_err err = SL_OK;
-    for (const char *at = path; err == SL_OK; at++) {
-        if ((*at == '/' || !*at) && part.length && mkdir(part.at, 0777) != 0 && errno != EEXIST)
-            err = sl_fail(SL_ERR_SYSTEM, "%s: cannot create the directory: %s", part.at,
-                          strerror(errno));
-        if (!*at)
-            break;
-        sl_text_put_bytes(&part, at, 1);
-    }
-    sl_text_free(&part);
-    return err;
-}
-
-static sl_err write_file_in(const char *run, const char *name, const char *text) {
-    struct sl_text path = {0};
-    sl_text_printf(&path, "%s/%s", run, name);
-    sl_err err = sl_file_write(path.at, text, strlen(text));
-    sl_text_free(&path);
-    return err;
-}
-
-static void remove_file_in(const char *run, const char *name) {
-    struct sl_text path = {0};
-    sl_text_printf(&path, "%s/%s", run, name);
-    remove(path.at);
-    sl_text_free(&path);
-}
 
 static int64_t step_of(const struct session *s) { return s->runner->row->step(s->runner->ctx); }
 
@@ -110,7 +79,7 @@ static sl_err take_run(struct session *s, bool *exists) {
         return SL_OK;
     SL_TRY(sl_ckpt_exists(c->run, exists));
     SL_TRY(refuse_second(c, *exists));
-    SL_TRY(make_directory(c->run));
+    SL_TRY(sl_run_dir_make(c->run));
     SL_TRY(sl_ckpt_lock_take(c->run, &s->lock));
     SL_TRY(check_config(c));
     SL_TRY(sl_ckpt_exists(c->run, exists)); /* the last holder may have saved */
@@ -137,19 +106,19 @@ static sl_err start(struct session *s) {
     }
     if (!c->run || !s->is_root)
         return SL_OK;
-    SL_TRY(write_file_in(c->run, "config.json", c->config)); /* a resumed run may have changes */
+    SL_TRY(sl_run_dir_write(c->run, "config.json", c->config)); /* a resumed run may have changes */
     if (!exists)
-        SL_TRY(write_file_in(c->run, "model.model", c->model));
+        SL_TRY(sl_run_dir_write(c->run, "model.model", c->model));
     if (c->plan_text) /* a resumed run may have another plan */
-        SL_TRY(write_file_in(c->run, "plan.plan", c->plan_text));
+        SL_TRY(sl_run_dir_write(c->run, "plan.plan", c->plan_text));
     if (c->sched_text)
-        SL_TRY(write_file_in(c->run, "schedule.sched", c->sched_text));
+        SL_TRY(sl_run_dir_write(c->run, "schedule.sched", c->sched_text));
     else
-        remove_file_in(c->run, "schedule.sched");
+        sl_run_dir_remove(c->run, "schedule.sched");
     if (c->forecast) /* else remove that of an older plan */
-        SL_TRY(write_file_in(c->run, "forecast.json", c->forecast));
+        SL_TRY(sl_run_dir_write(c->run, "forecast.json", c->forecast));
     else
-        remove_file_in(c->run, "forecast.json");
+        sl_run_dir_remove(c->run, "forecast.json");
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
@@ -467,7 +436,8 @@ static sl_err report_start(struct session *s) {
 static sl_err run_session(struct session *s) {
     const struct sl_session_config *c = s->config;
     const struct sl_runner *r = s->runner;
-    struct sl_run_hooks hooks = {.on_step = report_early, .ctx = s, .stop = c->stop, .pause = wants_pause};
+    struct sl_run_hooks hooks = {
+        .on_step = report_early, .ctx = s, .stop = c->stop, .pause = wants_pause};
     r->row->attach(r->ctx, &hooks);
     SL_TRY(open_saver(s));
     SL_TRY(start(s));

@@ -27,14 +27,14 @@ struct sl_worker_config {
     bool (*has_kernel)(const char *name); /* of the device */
     enum sl_dtype dtype;                  /* of activations */
     bool split, recompute;
-    int slots;       /* micro-batches in flight */
-    int versions;    /* weight slabs */
-    int grad_slots;  /* gradient slabs */
-    int state_count; /* optimizer state slabs */
-    uint64_t seed;   /* of initial values */
-    bool borrows;    /* sl_run_worker_lend provides work area and staging */
+    int slots;        /* micro-batches in flight */
+    int versions;     /* weight slabs */
+    int grad_slots;   /* gradient slabs */
+    int state_count;  /* optimizer state slabs */
+    uint64_t seed;    /* of initial values */
+    bool borrows;     /* sl_run_worker_lend provides work area and staging */
     bool eval_beside; /* evaluation may run while micro-batches are in flight */
-    int64_t audit;   /* repeat one of so many actions (run/audit.h); 0: none */
+    int64_t audit;    /* repeat one of so many actions (run/audit.h); 0: none */
 };
 
 struct sl_worker {

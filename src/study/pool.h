@@ -2,8 +2,7 @@
  *
  * OUT/cells/NAME is the run directory of a cell, NAME.err its messages. NAME contains a hash of the
  * cell's arguments, so that a changed study reuses the cells that stayed the same. A cell whose log
- * has its last evaluation is finished. All others start anew: an asynchronous run that was drained
- * elsewhere would have other bits.
+ * has its last evaluation is finished. All others start anew.
  */
 #ifndef SL_STUDY_POOL_H
 #define SL_STUDY_POOL_H

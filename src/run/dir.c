@@ -1,0 +1,39 @@
+/* Files of a run directory. */
+#include "run/dir.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+sl_err sl_run_dir_make(const char *path) {
+    struct sl_text part = {0};
+    sl_err err = SL_OK;
+    for (const char *at = path; err == SL_OK; at++) {
+        if ((*at == '/' || !*at) && part.length && mkdir(part.at, 0777) != 0 && errno != EEXIST)
+            err = sl_fail(SL_ERR_SYSTEM, "%s: cannot create the directory: %s", part.at,
+                          strerror(errno));
+        if (!*at)
+            break;
+        sl_text_put_bytes(&part, at, 1);
+    }
+    sl_text_free(&part);
+    return err;
+}
+
+sl_err sl_run_dir_write(const char *run, const char *name, const char *text) {
+    struct sl_text path = {0};
+    sl_text_printf(&path, "%s/%s", run, name);
+    sl_err err = sl_file_write(path.at, text, strlen(text));
+    sl_text_free(&path);
+    return err;
+}
+
+void sl_run_dir_remove(const char *run, const char *name) {
+    struct sl_text path = {0};
+    sl_text_printf(&path, "%s/%s", run, name);
+    remove(path.at);
+    sl_text_free(&path);
+}
