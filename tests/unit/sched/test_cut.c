@@ -80,7 +80,8 @@ static bool is_closed(const struct before *b, const int64_t *at) {
     for (int w = 0; w < plan->worker_count; w++)
         for (int64_t i = 0; i < at[w]; i++) {
             struct sl_action a = action_of(b->sched, w, i);
-            bool pass = a.kind == SL_FORWARD || a.kind == SL_BACKWARD || a.kind == SL_BACKWARD_INPUT;
+            bool pass =
+                a.kind == SL_FORWARD || a.kind == SL_BACKWARD || a.kind == SL_BACKWARD_INPUT;
             if (pass && !has_inputs(b, &a))
                 return false;
             for (int s = 0; s < plan->seat_count; s++)
@@ -173,8 +174,9 @@ static void test_cuts(void **state) {
         sl_arena_free(&arena);
     }
     assert_true(counts.wrong == counts.cuts);
-    printf("count: %lld cuts of asynchronous schedules, %lld sabotaged ones noticed, %lld refused\n",
-           (long long)counts.cuts, (long long)counts.wrong, (long long)counts.refused);
+    printf(
+        "count: %lld cuts of asynchronous schedules, %lld sabotaged ones noticed, %lld refused\n",
+        (long long)counts.cuts, (long long)counts.wrong, (long long)counts.refused);
 }
 
 int main(void) {
