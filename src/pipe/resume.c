@@ -108,7 +108,7 @@ sl_err sl_pipe_end(struct sl_pipe *pipe, int64_t done) {
 /* "origin hash": the step before the schedule, and the actions before the cut. */
 static void put_cut(const struct sl_pipe *pipe, char out[SL_CKPT_CUT_TEXT]) {
     snprintf(out, SL_CKPT_CUT_TEXT, "%lld %016llx", (long long)pipe->start_step,
-             (unsigned long long)sl_sched_cut_hash(pipe->sched, pipe->at));
+             (unsigned long long)sl_pipe_cut_hash(pipe->sched, pipe->at));
 }
 
 struct sl_ckpt_place sl_pipe_place(const struct sl_pipe *pipe) {
@@ -172,7 +172,7 @@ sl_err sl_pipe_fits(struct sl_pipe *pipe, const struct sl_ckpt_place *place, boo
         return may_drop ? SL_OK
                         : refuse_cut(pipe, place, "had drained its pipeline at the end of the run");
     sl_err err = find_cut(pipe, origin, place->step, pipe->at);
-    *fits = err == SL_OK && sl_sched_cut_hash(pipe->sched, pipe->at) == hash;
+    *fits = err == SL_OK && sl_pipe_cut_hash(pipe->sched, pipe->at) == hash;
     if (*fits || may_drop)
         return SL_OK;
     return err != SL_OK ? err

@@ -28,6 +28,10 @@ SL_MUST_CHECK sl_err sl_pipe_fits(struct sl_pipe *pipe, const struct sl_ckpt_pla
                                   bool may_drop, bool *fits); /* rank 0 */
 SL_MUST_CHECK sl_err sl_pipe_restore(struct sl_pipe *pipe, const struct sl_ckpt_place *root);
 
+/* cut_hash.c: of the actions before a cut, of all workers: two schedules with the same hash have run the
+ * same actions there. */
+uint64_t sl_pipe_cut_hash(const struct sl_sched *sched, const int64_t *at);
+
 /* border.c: forward: before a forward pass. state: the running statistics after step `done`. */
 SL_MUST_CHECK sl_err sl_pipe_border_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat);
 void sl_pipe_border_close(struct sl_pipe_seat *seat);

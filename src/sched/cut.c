@@ -1,7 +1,6 @@
 /* Finding a cut with the verifier's machine. */
 #include "sched/cut.h"
 
-#include "base/hash.h"
 #include "sched/verify.h"
 
 #include <string.h>
@@ -31,71 +30,53 @@ static const struct sl_action *action_at(const struct sl_sched *sched, int worke
 
 struct play {
     struct sl_ver v;
-    int64_t *at, *goal; /* [worker] */
+    int64_t *at, *least; /* [worker] actions run; at least so many, for the others */
     int32_t version;
 };
 
-/* The number of actions up to the last step `version` of a worker's seats. */
-static int64_t find_step(const struct sl_sched *sched, int worker, int32_t version) {
-    int64_t found = 0;
-    for (int64_t i = 0; i < sl_sched_length(sched, worker); i++) {
-        struct sl_spot spot = sl_sched_spot(sched, worker, i);
-        const struct sl_action *a = action_at(sched, worker, spot);
-        if (a->kind == SL_STEP && a->version + spot.rep == version)
-            found = i + 1;
+/* Not before the step of all its stages; not between a RECOMPUTE and its pass, or a complete gradient
+ * and its sum over the replicas. */
+static bool may_stop(const struct play *p, int worker) {
+    const struct sl_ver *v = &p->v;
+    bool may = p->at[worker] >= p->least[worker];
+    for (int i = 0; may && i < v->plan->worker_seat_count[worker]; i++) {
+        int number = v->plan->worker_seats[worker][i];
+        const struct sl_seat *seat = &v->plan->seats[number];
+        const struct sl_ver_seat *s = &v->seats[number];
+        int width = v->plan->stages[seat->stage].width;
+        may = s->newest >= p->version && s->full < 0;
+        for (int g = 0; width > 1 && g < v->view.pools[number][SL_POOL_GRAD].count; g++)
+            may &= s->grads[g].iter < 0 || s->grads[g].reduced > 0 ||
+                   s->grads[g].count <
+                       sl_sched_deps_share(sl_sched_micros(&v->view, seat->stage, s->grads[g].iter),
+                                           width, seat->replica);
     }
-    return found;
+    return may || p->at[worker] == sl_sched_length(&v->view, worker);
 }
 
-/* Runs a worker to its goal. */
 static sl_err advance(struct play *p, int worker, bool *moved) {
     struct sl_ver *v = &p->v;
-    while (p->at[worker] < p->goal[worker]) {
+    for (bool went = true; !may_stop(p, worker); p->at[worker]++, *moved = true) {
         struct sl_spot spot = sl_sched_spot(&v->view, worker, p->at[worker]);
-        bool went;
         v->segment = spot.segment;
         v->rep = spot.rep;
         v->at[worker] = spot.index;
         SL_TRY(sl_sched_verify_action(v, worker, action_at(&v->view, worker, spot), &went));
         if (!went)
             return SL_OK;
-        p->at[worker]++;
-        *moved = true;
     }
     return SL_OK;
 }
 
-/* Is something unfinished that belongs to one worker: a recomputed micro-batch whose backward pass
- * comes next, or a complete gradient whose sum over the replicas has begun? */
-static bool is_between(const struct play *p, int worker) {
-    const struct sl_ver *v = &p->v;
-    for (int i = 0; i < v->plan->worker_seat_count[worker]; i++) {
-        int number = v->plan->worker_seats[worker][i];
-        const struct sl_seat *seat = &v->plan->seats[number];
-        const struct sl_ver_seat *s = &v->seats[number];
-        int width = v->plan->stages[seat->stage].width;
-        if (s->full >= 0)
-            return true;
-        for (int g = 0; width > 1 && g < v->view.pools[number][SL_POOL_GRAD].count; g++)
-            if (s->grads[g].iter >= 0 && s->grads[g].reduced == 0 &&
-                s->grads[g].count ==
-                    sl_sched_deps_share(sl_sched_micros(&v->view, seat->stage, s->grads[g].iter),
-                                        width, seat->replica))
-                return true;
-    }
-    return false;
-}
-
-/* The workers below their goals wait for one that has reached its own: it goes on. */
+/* A worker that has stopped goes on by an action if another one waits for it. */
 static bool release_one(struct play *p) {
     int count = p->v.plan->worker_count;
     for (int w = 0; w < count; w++) {
         int last = w;
-        for (int i = 0; i < count && p->at[last] < p->goal[last]; i++)
+        for (int i = 0; i < count && !may_stop(p, last); i++)
             last = p->v.waits[last].on;
-        if (last != w && p->at[last] == p->goal[last] &&
-            p->goal[last] < sl_sched_length(&p->v.view, last)) {
-            p->goal[last]++;
+        if (last != w && may_stop(p, last) && p->at[last] < sl_sched_length(&p->v.view, last)) {
+            p->least[last] = p->at[last] + 1;
             return true;
         }
     }
@@ -103,16 +84,12 @@ static bool release_one(struct play *p) {
 }
 
 static sl_err play(struct play *p) {
-    int count = p->v.plan->worker_count;
-    for (;;) {
-        bool moved = false, all = true;
-        for (int w = 0; w < count; w++) {
+    for (bool moved, all;;) {
+        moved = false;
+        all = true;
+        for (int w = 0; w < p->v.plan->worker_count; w++) {
             SL_TRY(advance(p, w, &moved));
-            if (p->at[w] == p->goal[w] && is_between(p, w)) {
-                p->goal[w]++;
-                moved = true;
-            }
-            all &= p->at[w] == p->goal[w];
+            all &= may_stop(p, w);
         }
         if (all)
             return SL_OK;
@@ -140,9 +117,7 @@ static sl_err cut_short(const struct sl_sched *sched, int32_t version, int64_t *
     int count = sched->plan->worker_count;
     sl_sched_verify_open(&p.v);
     p.at = SL_NEW(&p.v.arena, int64_t, count);
-    p.goal = SL_NEW(&p.v.arena, int64_t, count);
-    for (int w = 0; w < count; w++)
-        p.goal[w] = find_step(sched, w, version);
+    p.least = SL_NEW(&p.v.arena, int64_t, count);
     sl_err err = play(&p);
     if (err == SL_OK)
         err = check_steps(&p);
@@ -169,39 +144,4 @@ sl_err sl_sched_cut(const struct sl_sched *sched, int32_t version, int64_t *at) 
     for (int w = 0; w < sched->plan->worker_count; w++)
         at[w] += shift * sched->lists[SL_PERIOD][w].count;
     return SL_OK;
-}
-
-/* ---- the hash ---- */
-
-/* Of the first actions of a long run only the lists count, which repeat. */
-enum { HASHED_WHOLE = 1 << 20, HASHED_TAIL = 1 << 13 };
-
-static void hash_lists(struct sl_hasher *hasher, const struct sl_sched *sched, int worker) {
-    for (int segment = SL_PROLOGUE; segment <= SL_PERIOD; segment++) {
-        const struct sl_actions *list = &sched->lists[segment][worker];
-        sl_hasher_add(hasher, list->at, sizeof *list->at * (size_t)list->count);
-    }
-}
-
-uint64_t sl_sched_cut_hash(const struct sl_sched *sched, const int64_t *at) {
-    struct sl_hasher *hasher = sl_hasher_open();
-    int64_t all = 0;
-    for (int w = 0; w < sched->plan->worker_count; w++)
-        all += at[w];
-    for (int w = 0; w < sched->plan->worker_count; w++) {
-        int64_t from = all > HASHED_WHOLE && at[w] > HASHED_TAIL ? at[w] - HASHED_TAIL : 0;
-        if (from)
-            hash_lists(hasher, sched, w);
-        sl_hasher_add(hasher, &at[w], sizeof at[w]);
-        for (int64_t i = from; i < at[w]; i++) {
-            struct sl_spot spot = sl_sched_spot(sched, w, i);
-            const struct sl_action *listed = action_at(sched, w, spot);
-            int seat = sl_sched_seat(sched->plan, listed->stage, w);
-            struct sl_action a = sl_sched_at(sched, seat, listed, spot.rep);
-            sl_hasher_add(hasher, &a, sizeof a);
-        }
-    }
-    uint64_t hash = sl_hasher_value(hasher);
-    sl_hasher_close(hasher);
-    return hash;
 }

@@ -25,8 +25,4 @@ struct sl_spot {
 };
 struct sl_spot sl_sched_spot(const struct sl_sched *sched, int worker, int64_t number);
 
-/* A hash of the actions before a cut, of all workers: two schedules with the same hash have run the
- * same actions there. */
-uint64_t sl_sched_cut_hash(const struct sl_sched *sched, const int64_t *at);
-
 #endif
