@@ -64,7 +64,8 @@ void sl_planners_add_dp(struct sl_search_pool *pool) {
     for (int size = 0; size < p->size_count; size++) {
         int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
         int width = p->straight ? 1 : p->machine->device_count;
-        add_both(&rows, schedule, 1, width > micros ? (int)micros : width, size);
+        if (micros >= width || size == 0) /* all devices, if the batch has work for them */
+            add_both(&rows, schedule, 1, width > micros ? (int)micros : width, size);
     }
     sl_arena_free(&arena);
 }

@@ -112,7 +112,7 @@ static void add_schedule(struct graphpipe *g, const char *name) {
         add_mixed(g, name);
 }
 
-static void open(struct graphpipe *g, struct sl_search_pool *pool, struct sl_arena *arena) {
+static void begin(struct graphpipe *g, struct sl_search_pool *pool, struct sl_arena *arena) {
     *g = (struct graphpipe){.pool = pool, .best_ns = INT64_MAX, .best_size = -1};
     sl_graph_sp_build(arena, &pool->query->problem->dag, &g->tree);
 }
@@ -130,7 +130,7 @@ static void add_all(struct graphpipe *g) {
 void sl_planners_add_graphpipe(struct sl_search_pool *pool) {
     struct sl_arena arena = {0};
     struct graphpipe g;
-    open(&g, pool, &arena);
+    begin(&g, pool, &arena);
     add_all(&g);
     sl_arena_free(&arena);
 }
@@ -152,7 +152,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
     struct sl_arena scratch = {0};
     struct graphpipe g;
-    open(&g, &pool, &scratch);
+    begin(&g, &pool, &scratch);
     if (!query->memory_scale || query->memory_scale >= 1) /* the first round of a search */
         say_rewritten(&g);
     add_all(&g);
