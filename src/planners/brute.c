@@ -175,5 +175,6 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
 const struct sl_planner sl_planners_brute = {
     .name = "brute",
     .brief = "exhaustive search for small graphs; the oracle of the other planners",
+    .oracle = true,
     .run = run,
 };

@@ -4,26 +4,35 @@
 #include "planners/parts.h"
 #include "search/cuts.h"
 
+static int devices_of(const struct sl_machine *m, int kind) {
+    int count = 0;
+    for (int d = 0; d < m->device_count; d++)
+        count += m->kind_of[d] == kind;
+    return count;
+}
+
 /* Devices by virtual worker: order[v * depth + i]. Returns the number of virtual workers. */
 static int deal(const struct sl_machine *m, int *order, int *depth) {
     int kinds = m->kind_count, least = m->device_count;
     if (kinds == 1) {
         *depth = m->hosts_in_all > 1 ? m->device_count / m->hosts_in_all : m->device_count;
+        *depth = *depth > 0 ? *depth : 1;
         for (int d = 0; d < m->device_count; d++)
             order[d] = d;
         return m->device_count / *depth;
     }
+    *depth = 0; /* kinds that have a device */
     for (int k = 0; k < kinds; k++) {
-        int count = 0;
-        for (int d = 0; d < m->device_count; d++)
-            count += m->kind_of[d] == k;
-        least = count < least ? count : least;
+        int count = devices_of(m, k);
+        *depth += count > 0;
+        least = count && count < least ? count : least;
     }
-    for (int k = 0; k < kinds; k++)
+    for (int k = 0, at = 0; k < kinds; k++) {
         for (int d = 0, v = 0; d < m->device_count && v < least; d++)
             if (m->kind_of[d] == k)
-                order[v++ * kinds + k] = d;
-    *depth = kinds;
+                order[v++ * *depth + at] = d;
+        at += devices_of(m, k) > 0;
+    }
     return least;
 }
 

@@ -1,6 +1,7 @@
 /* sluice: everything the others add, plans along the graph with replicas and recomputation for
  * every schedule and micro-batch size, then branch and bound on simulated time. */
 #include "planners/parts.h"
+#include "planners/registry.h"
 #include "search/bound.h"
 #include "search/cuts.h"
 
@@ -205,6 +206,7 @@ const struct sl_planner sl_planners_sluice = {
     .brief = "the default: graphs of stages, replicas, recomputation, simulated time",
     .plans_imported = true,
     .shares_workers = true,
+    .covers = sl_planners_rows,
     .replays = 1 << 21,
     .run = run,
 };

@@ -62,8 +62,12 @@ struct sl_planner {
     const char *old_name; /* still accepted by sl_planners_find (planners/registry.h); NULL: none */
     bool plans_imported;  /* also plans imported files (peers/) */
     bool shares_workers;  /* plans several stages per worker for the schedules that need it */
-    bool even_stages;     /* of an imported file: sl_peers_cost_model.even instead of its search */
-    int64_t replays;      /* passes of runners-up simulated without folding; 0: the default */
+    /* Planners that this one must not be worse than; ends with NULL. Their plans are searched too if
+     * the best plan of this one did not fit with its exact bytes. NULL: none. */
+    const struct sl_planner *const *covers;
+    bool oracle;      /* too slow for that: a test of others */
+    bool even_stages; /* of an imported file: sl_peers_cost_model.even instead of its search */
+    int64_t replays;  /* passes of runners-up simulated without folding; 0: the default */
     sl_err (*run)(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out);
 };

@@ -65,6 +65,7 @@ static sl_err rescore_any(struct sl_arena *arena, const struct sl_search_spec *s
                           struct sl_search *out, bool *fits) {
     struct sl_search_result *r = &out->result;
     SL_TRY(rescore(arena, spec, &r->best, out, fits));
+    out->retried |= !*fits;
     for (int i = 0; i < r->runner_count && !*fits; i++) {
         struct sl_candidate_entry swap = r->best;
         SL_TRY(rescore(arena, spec, &r->runner[i], out, fits));
@@ -168,9 +169,34 @@ static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec 
         else
             SL_TRY(rank_runners(arena, spec, best_ns, out));
     }
+    out->retried |= out->rounds > 1;
     if (!*fits && out->result.found) {
         out->result.nearest = out->result.best;
         out->result.nearest_found = true;
+    }
+    return SL_OK;
+}
+
+/* The planners that this one covers, each with its own rounds: the best plan counts. */
+static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec *spec,
+                             struct sl_search *out, bool *fits) {
+    const struct sl_planner *const *row = spec->planner->covers;
+    for (; row && *row && !sl_search_query_timed_out(&spec->query); row++) {
+        struct sl_search_spec other = *spec;
+        struct sl_search found;
+        bool found_fits;
+        other.planner = *row;
+        if (*row == spec->planner || (*row)->oracle ||
+            search_rounds(arena, &other, &found, &found_fits) != SL_OK || !found_fits ||
+            (*fits && !is_before(&found.result.best, &out->result.best)))
+            continue;
+        found.result.lower_bound = out->result.lower_bound;
+        found.result.proven = false;
+        found.result.out_of_budget |= out->result.out_of_budget;
+        found.result.offered += out->result.offered;
+        found.result.simulated += out->result.simulated;
+        *out = found;
+        *fits = true;
     }
     return SL_OK;
 }
@@ -302,6 +328,8 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
     int64_t start_ns = sl_clock_ns();
     bool fits;
     SL_TRY(search_rounds(arena, spec, out, &fits));
+    if (!fits || out->retried)
+        SL_TRY(search_covered(arena, spec, out, &fits));
     if (!fits)
         return nothing_fits(arena, spec, &out->result);
     sl_search_candidate_bottleneck(&out->detail, &out->bottleneck_stage);

@@ -43,6 +43,7 @@ struct sl_search {
     const struct sl_plan *plan;
     int bottleneck_stage;
     int64_t forecast_ns; /* a step with the tempo of the workers; 0: no tempo, or too large */
+    bool retried;        /* the best by sums over units did not fit with its exact bytes */
     int rounds;          /* searches until a plan fit with its exact bytes */
     int64_t search_ns;   /* duration of the search, without what-if searches */
     struct sl_search_what_if what_if[SL_SEARCH_WHAT_IFS];

@@ -50,6 +50,16 @@ cmp "$dir/w.safetensors" "$dir/w--group 3.safetensors" || fail "k changes the we
 "$SLUICE" train gpt-nano --stages 2 --schedule 1f1b --group 2 --steps 1 2>"$dir/why" && fail "1f1b takes a group"
 grep -q -- "--group: 1f1b runs no groups" "$dir/why" || fail "$(cat "$dir/why")"
 
+# half of a machine of four kinds has two of them
+"$SLUICE" plan lenet --machine hetpipe --devices 8 --batch 16 --schedule 1f1b --planner hetpipe --quiet >/dev/null ||
+    fail "hetpipe on a part of its machine"
+# sluice finds what another planner finds, also where its own first choice does not fit
+for planner in 2bw sluice; do
+    "$SLUICE" plan bert-base --machine summit --devices 4 --batch 64 --memory 1G --schedule gpipe --planner $planner --json --quiet |
+        sed -n 's/^  "step_ns": \([0-9]*\),/\1/p' >"$dir/fits.$planner" || fail "$planner on a tight machine"
+done
+[ "$(cat "$dir/fits.sluice")" -le "$(cat "$dir/fits.2bw")" ] || fail "2bw beats sluice on a tight machine"
+
 # the baselines: replicas of the whole model, and layers spread without a pipeline; their plans train
 for planner in dp model-parallel; do
     "$SLUICE" plan gpt-nano --set L=2 --machine laptop --batch 8 --planner $planner --json -o "$dir/$planner.plan" --quiet \
