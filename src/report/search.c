@@ -39,11 +39,14 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
         first_and_last(s, i, &first, &last);
         snprintf(devices, sizeof devices, c->width[i] > 1 ? "%d x%d" : "%d",
                  s->detail.device_of[s->detail.workers[i][0]], c->width[i]);
-        sl_text_printf(out, "s%-4d  %-8s %10s  %10s  %11s  %11s  %s .. %s%s\n", i, devices,
+        sl_text_printf(out, "s%-4d  %-8s %10s  %10s  %11s  %11s  %s .. %s%s", i, devices,
                        sl_human_ns(stage->f, f), sl_human_ns(stage->i + stage->w, b),
                        sl_human_bytes(worker_bytes(bytes_of(s, i)), w),
                        sl_human_bytes(bytes_of(s, i)->stash, a), first, last,
                        c->recompute[i] ? "  (recomputes)" : "");
+        if (c->group_of && c->group_of[i] > 1)
+            sl_text_printf(out, "  (k = %d)", c->group_of[i]);
+        sl_text_put(out, "\n");
         if (i == s->bottleneck_stage)
             sl_text_put(out, "       ^ the bottleneck\n");
     }

@@ -187,12 +187,16 @@ static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec
         bool found_fits;
         other.planner = *row;
         if (*row == spec->planner || (*row)->oracle ||
-            search_rounds(arena, &other, &found, &found_fits) != SL_OK || !found_fits ||
-            (*fits && !is_before(&found.result.best, &out->result.best)))
+            search_rounds(arena, &other, &found, &found_fits) != SL_OK)
+            continue;
+        out->result.timed_out |= found.result.timed_out;
+        out->result.out_of_budget |= found.result.out_of_budget && !out->result.proven;
+        if (!found_fits || (*fits && !is_before(&found.result.best, &out->result.best)))
             continue;
         found.result.lower_bound = out->result.lower_bound;
         found.result.proven = false;
-        found.result.out_of_budget |= out->result.out_of_budget;
+        found.result.out_of_budget = out->result.out_of_budget;
+        found.result.timed_out = out->result.timed_out;
         found.result.offered += out->result.offered;
         found.result.simulated += out->result.simulated;
         *out = found;
