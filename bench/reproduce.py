@@ -1,6 +1,6 @@
 """Runs the claims of PipeDream-2BW, SpecTrain and GraphPipe and writes docs/reproduce.md (see reproduce.sh).
 
-A row is a function in reproduce_rows.py that runs `sluice` and returns its numbers. The part of the page before the
+A row is a function in reproduce_rows.py or reproduce_graphpipe.py that runs `sluice` and returns its numbers. The part of the page before the
 first row is kept: the tests execute it.
 """
 import json
@@ -100,6 +100,7 @@ def run_row(run, row):
 
 def main():
     from reproduce_rows import ROWS
+    import reproduce_graphpipe  # noqa: F401  adds its rows
     sluice, root, names = sys.argv[1], sys.argv[2], sys.argv[3:]
     write = "--write" in names or not names
     names = [n for n in names if n != "--write"]
