@@ -110,20 +110,11 @@ static void simulate_cuts(struct sl_search_pool *pool) {
 
 /* The candidates of the other planners, each with a budget of its own. */
 static void simulate_others(struct sl_search_pool *pool) {
-    sl_planners_add_dp(pool);
-    sl_search_pool_simulate(pool);
-    if (!pool->query->schedule) {
-        sl_planners_add_model_parallel(pool);
-        sl_search_pool_simulate(pool);
-    }
     sl_planners_add_even(pool);
     sl_search_pool_simulate(pool);
     sl_planners_add_2bw(pool);
     sl_search_pool_simulate(pool);
     sl_planners_add_hetpipe(pool);
-    sl_search_pool_simulate(pool);
-    sl_search_pool_progress(pool, "graphpipe");
-    sl_planners_add_graphpipe(pool);
     sl_search_pool_simulate(pool);
     sl_planners_add_cuts(pool, simulate_cuts);
 }
@@ -164,6 +155,22 @@ static sl_err run_shared(struct sl_search_pool *pool) {
     return err;
 }
 
+/* Last, so that it only adds a second start for hill climbing. */
+static void climb_from_graphpipe(struct sl_search_pool *pool) {
+    int64_t before = pool->out->found ? pool->out->best.score.step_ns : INT64_MAX;
+    sl_planners_add_dp(pool);
+    sl_search_pool_simulate(pool);
+    if (!pool->query->schedule) {
+        sl_planners_add_model_parallel(pool);
+        sl_search_pool_simulate(pool);
+    }
+    sl_search_pool_progress(pool, "graphpipe");
+    sl_planners_add_graphpipe(pool);
+    sl_search_pool_simulate(pool);
+    if (pool->out->found && pool->out->best.score.step_ns < before)
+        sl_search_hill_climb(pool, "sluice");
+}
+
 static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
                   struct sl_search_result *out) {
     const struct sl_problem *p = query->problem;
@@ -182,6 +189,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     add_own(&pool, &downsets);
     sl_search_pool_simulate(&pool);
     sl_search_branch_and_bound(&pool, &downsets, "sluice");
+    climb_from_graphpipe(&pool);
     out->timed_out |= sl_search_query_timed_out(query);
     out->proven &= out->found && !out->timed_out;
     const char *one[SL_QUERY_SCHEDULES];
