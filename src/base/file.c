@@ -9,6 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Standard input is text: a zero byte ends the reading before an endless stream fills the memory. */
+static sl_err check_text(const char *chunk, size_t size, size_t before) {
+    const char *zero = memchr(chunk, 0, size);
+    return !zero ? SL_OK
+                 : sl_fail(SL_ERR_INPUT, "standard input: byte %zu is zero; expected text",
+                           before + (size_t)(zero - chunk));
+}
+
 static sl_err read_stream(int fd, const char *path, int64_t limit_bytes, struct sl_text *text) {
     char chunk[65536];
     for (;;) {
@@ -22,20 +30,41 @@ static sl_err read_stream(int fd, const char *path, int64_t limit_bytes, struct 
         if ((int64_t)text->length + got > limit_bytes)
             return sl_fail(SL_ERR_INPUT, "%s: larger than the limit of %lld bytes", path,
                            (long long)limit_bytes);
+        if (fd == STDIN_FILENO)
+            SL_TRY(check_text(chunk, (size_t)got, text->length));
         sl_text_put_bytes(text, chunk, (size_t)got);
     }
 }
 
-sl_err sl_file_read(const char *path, int64_t limit_bytes, char **out, size_t *length) {
+sl_err sl_file_open(const char *path, int *out) {
     struct stat info;
+    /* O_NONBLOCK: opening a FIFO without a writer must not wait; files ignore it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    sl_err err = SL_OK;
+    if (fd < 0)
+        return sl_fail(SL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0)
+        err = sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+        err = sl_fail(SL_ERR_INPUT, "%s: is a directory, expected a file", path);
+    else if (!S_ISREG(info.st_mode))
+        err = sl_fail(SL_ERR_INPUT,
+                      "%s: is a pipe or a device, expected a regular file; '-' reads from a pipe",
+                      path);
+    if (err != SL_OK)
+        close(fd);
+    else
+        *out = fd;
+    return err;
+}
+
+sl_err sl_file_read(const char *path, int64_t limit_bytes, char **out, size_t *length) {
     struct sl_text text = {0};
     sl_err err = SL_OK;
     bool is_stdin = strcmp(path, "-") == 0;
-    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return sl_fail(SL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
-        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: is a directory, expected a file", path));
+    int fd = STDIN_FILENO;
+    if (!is_stdin)
+        SL_TRY(sl_file_open(path, &fd));
     sl_text_put(&text, "");
     SL_TRY_OUT(read_stream(fd, is_stdin ? "standard input" : path, limit_bytes, &text));
     *out = text.at;

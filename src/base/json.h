@@ -1,7 +1,8 @@
-/* JSON: a writer into sl_text, and a pull reader that does not allocate.
+/* JSON: a writer into sl_text, and a pull reader.
  *
- * The reader returns one event per call and the caller builds its own object. A hostile file can
- * therefore not force allocations. Depth is limited to SL_JSON_DEPTH and numbers are finite
+ * The reader returns one event per call and the caller builds its own object: a hostile file cannot
+ * force allocations. Only a first pass, which refuses objects that repeat a key, holds the keys of
+ * the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
  * doubles. Only white space may follow the top-level value. Strings are raw (escapes not resolved);
  * sl_json_unescape resolves them.
  */
@@ -53,7 +54,8 @@ struct sl_json_in {
     const char *start, *at, *end;
     int depth;
     char stack[SL_JSON_DEPTH];
-    int expect; /* private: state of the reader */
+    int expect;  /* private: state of the reader */
+    bool is_new; /* private: nothing was read yet, keys are not checked */
     enum sl_json_event event;
     struct sl_str string; /* also of a number: its text, for integers above 2^53 */
     double number;

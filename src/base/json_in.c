@@ -4,7 +4,7 @@
  *   VALUE ---+---------------+--> AFTER --','--> VALUE
  *            `-- '{' --> KEY --':'--> VALUE       (in an object)
  */
-#include "base/json.h"
+#include "base/json_keys.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -31,8 +31,12 @@ sl_err sl_json_fail(const struct sl_json_in *json, const char *fmt, ...) {
 }
 
 void sl_json_read(struct sl_json_in *json, const char *file, const char *text, size_t length) {
-    *json = (struct sl_json_in){
-        .file = file, .start = text, .at = text, .end = text + length, .expect = WANT_VALUE};
+    *json = (struct sl_json_in){.file = file,
+                                .start = text,
+                                .at = text,
+                                .end = text + length,
+                                .expect = WANT_VALUE,
+                                .is_new = true};
 }
 
 static void skip_blank(struct sl_json_in *json) {
@@ -160,6 +164,10 @@ static sl_err read_after(struct sl_json_in *json) {
 }
 
 sl_err sl_json_next(struct sl_json_in *json) {
+    if (json->is_new) {
+        json->is_new = false;
+        SL_TRY(sl_json_check_keys(*json));
+    }
     skip_blank(json);
     if (json->expect == WANT_AFTER && json->depth == 0) {
         json->event = SL_JSON_END;

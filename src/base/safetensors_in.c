@@ -268,7 +268,7 @@ sl_err sl_st_open(const char *path, struct sl_st *out) {
     unsigned char first[8];
     int64_t header_bytes;
     sl_err err = SL_OK;
-    *out = (struct sl_st){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *out = (struct sl_st){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     out->path = sl_arena_dup(&out->arena, path, strlen(path));
     if (out->fd < 0 || fstat(out->fd, &info) != 0)
         SL_TRY_OUT(sl_fail(sl_file_absence(errno), "%s: cannot open: %s", path, strerror(errno)));

@@ -53,9 +53,12 @@ const char *sl_human_ns(int64_t dur_ns, char out[SL_HUMAN_BYTES]);
 const char *sl_nearest(const char *wanted, int count, const char *(*name)(const void *ctx, int i),
                        const void *ctx);
 
-/* Whole files. Reading refuses directories and files above `limit_bytes` before it allocates; the
- * caller frees the terminated text with free(). Writing is atomic (base/outfile.h); "-" is standard
- * output. */
+/* Open a regular file to read; anything else (a directory, a FIFO, a device) is refused at once. */
+SL_MUST_CHECK sl_err sl_file_open(const char *path, int *out);
+
+/* Whole files. Reading stops at `limit_bytes`; the caller frees the terminated text with free().
+ * "-" is standard input, which must be text, and standard output. Writing is atomic
+ * (base/outfile.h). */
 SL_MUST_CHECK sl_err sl_file_read(const char *path, int64_t limit_bytes, char **out,
                                   size_t *length);
 SL_MUST_CHECK sl_err sl_file_write(const char *path, const void *bytes, size_t length);

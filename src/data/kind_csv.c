@@ -3,6 +3,8 @@
  * per cell, at most twice the size of the file. */
 #include "data/source.h"
 
+#include "base/sort.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -147,6 +149,23 @@ static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, boo
     }
 }
 
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static sl_err check_names(const struct reader *r, const struct sl_table *table) {
+    sl_err err = SL_OK;
+    const char **sorted = sl_realloc(NULL, sizeof *sorted * (size_t)table->columns);
+    memcpy(sorted, table->name, sizeof *sorted * (size_t)table->columns);
+    sl_sort(sorted, table->columns, sizeof *sorted, compare_names);
+    for (int i = 1; i < table->columns && err == SL_OK; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+            err = sl_fail(SL_ERR_INPUT, "%s:1: two columns are called '%s'; rename one", r->name,
+                          sorted[i]);
+    free(sorted);
+    return err;
+}
+
 static sl_err read_names(struct reader *r, struct sl_data *data, struct sl_table *table,
                          bool named) {
     table->name = SL_NEW(&data->arena, const char *, table->columns);
@@ -158,7 +177,7 @@ static sl_err read_names(struct reader *r, struct sl_data *data, struct sl_table
             table->name[i] = sl_arena_printf(&data->arena, "c%d", i);
         }
     }
-    return SL_OK;
+    return named ? check_names(r, table) : SL_OK;
 }
 
 static sl_err read_cells(struct reader *r, struct sl_table *table) {

@@ -261,6 +261,17 @@ sl_err sl_graph_output(struct sl_graph *graph, const char *name, int value) {
     return SL_OK;
 }
 
+int *sl_graph_sources(struct sl_arena *arena, const struct sl_graph *graph) {
+    int *source = SL_NEW(arena, int, graph->values.count + 1);
+    for (int64_t v = 0; v < graph->values.count; v++) {
+        const struct sl_value *value = &graph->values.at[v];
+        bool is_view = value->kind == SL_VALUE_NODE && value->slot == 0 &&
+                       graph->nodes.at[value->node].op->is_view;
+        source[v] = is_view ? source[graph->nodes.at[value->node].in[0]] : (int)v;
+    }
+    return source;
+}
+
 /* The graph input that a value is, through views; -1: it is computed. */
 static int input_behind(const struct sl_graph *graph, int value) {
     const struct sl_value *v = sl_graph_value(graph, value);

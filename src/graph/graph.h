@@ -161,6 +161,8 @@ SL_MUST_CHECK sl_err sl_graph_autodiff(struct sl_graph *graph);
 
 /* Queries. */
 const struct sl_value *sl_graph_value(const struct sl_graph *graph, int value);
+/* [values] The value whose memory each value uses: the source of a view, else itself. */
+int *sl_graph_sources(struct sl_arena *arena, const struct sl_graph *graph);
 /* "h.3.attn.matmul_17" or the name of an input, parameter, state. Written into `out`. */
 enum { SL_NAME_TEXT = 256 };
 const char *sl_graph_value_name(const struct sl_graph *graph, int value, char out[SL_NAME_TEXT]);

@@ -3,16 +3,6 @@
 
 enum { ELEMENT_BYTES = 4 };
 
-/* The source of a view; a value that is no view is its own source. */
-static int base_of(const struct sl_graph *graph, int value) {
-    const struct sl_value *v = &graph->values.at[value];
-    while (v->kind == SL_VALUE_NODE && graph->nodes.at[v->node].op->is_view) {
-        value = graph->nodes.at[v->node].in[0];
-        v = &graph->values.at[value];
-    }
-    return value;
-}
-
 static bool is_activation(const struct sl_graph *graph, int value) {
     const struct sl_value *v = &graph->values.at[value];
     return v->kind == SL_VALUE_INPUT ||
@@ -22,13 +12,14 @@ static bool is_activation(const struct sl_graph *graph, int value) {
 static int64_t count_activations(const struct sl_graph *graph) {
     struct sl_arena scratch = {0};
     bool *kept = SL_NEW(&scratch, bool, graph->values.count + 1);
+    const int *source = sl_graph_sources(&scratch, graph);
     int64_t elements = 0;
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
         if (node->pass == SL_PASS_F)
             continue;
         for (int i = 0; i < node->in_count; i++) {
-            int base = node->in[i] < 0 ? -1 : base_of(graph, node->in[i]);
+            int base = node->in[i] < 0 ? -1 : source[node->in[i]];
             if (base < 0 || kept[base] || !is_activation(graph, base))
                 continue;
             kept[base] = true;

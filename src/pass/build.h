@@ -34,9 +34,10 @@ struct sl_build {
     int *root;                              /* [values] the value whose memory a view uses */
     int64_t *part_row, *part_run, *part_at; /* [values] see sl_operand; row 0: the whole root */
     bool *gone;                             /* [nodes] a split or concat that became a view */
-    bool *early;          /* [nodes] tagged W but computed with I, because the result is sent */
-    int *readers;         /* [values] number of instructions of this stage that read a root */
-    int *item_f, *item_b; /* [values] items of a root in the forward and in the backward pass */
+    bool *early;           /* [nodes] tagged W but computed with I, because the result is sent */
+    int *readers;          /* [values] number of instructions of this stage that read a root */
+    int *users, *users_at; /* fuse.c: users_at[v] .. users_at[v + 1] are v's instructions */
+    int *item_f, *item_b;  /* [values] items of a root in the forward and in the backward pass */
     SL_VEC(struct sl_instr) instrs;
     SL_VEC(struct sl_item) items;
     SL_VEC(struct sl_fused_pair) fused;

@@ -43,11 +43,38 @@ static bool writes(const struct sl_instr *instr, int value) {
     return false;
 }
 
+/* Lists for each value the instructions that read or write it. Fusion moves operands only to the
+ * instruction it works on, and looks for readers behind it: the list stays valid. */
+static void list_users(struct sl_build *b) {
+    int64_t values = b->graph->values.count;
+    b->users_at = SL_NEW(&b->scratch, int, values + 2);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t n = 0; n < b->instrs.count; n++) {
+            const struct sl_instr *instr = &b->instrs.at[n];
+            for (int i = 0; i < instr->in_count + instr->out_count; i++) {
+                int value = i < instr->in_count ? instr->in[i].value
+                                                : instr->out[i - instr->in_count].value;
+                if (value >= 0 && pass)
+                    b->users[b->users_at[value + 1]++] = (int)n;
+                else if (value >= 0)
+                    b->users_at[value + 2]++;
+            }
+        }
+        for (int64_t v = 2; v < values + 2 && !pass; v++)
+            b->users_at[v] += b->users_at[v - 1];
+        if (!pass)
+            b->users = SL_NEW(&b->scratch, int, b->users_at[values + 1] + 1);
+    }
+}
+
 /* The first instruction of this kernel after i and before `end` that reads `value`. */
 static int find_reader_until(const struct sl_build *b, int i, int end, const char *kernel,
                              int value) {
-    for (int j = i + 1; j < end; j++) {
+    for (int at = b->users_at[value]; at < b->users_at[value + 1]; at++) {
+        int j = b->users[at];
         const struct sl_instr *instr = &b->instrs.at[j];
+        if (j <= i || j >= end)
+            continue;
         if (instr->kernel && is(instr, kernel) && reads(instr, value))
             return j;
         if (instr->kernel && writes(instr, value))
@@ -404,6 +431,7 @@ static void compact(struct sl_build *b) {
 }
 
 void sl_pass_build_fuse(struct sl_build *b) {
+    list_users(b);
     for (int i = 0; i < (int)b->instrs.count; i++) {
         const struct sl_instr *instr = &b->instrs.at[i];
         if (!instr->kernel)

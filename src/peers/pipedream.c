@@ -301,21 +301,41 @@ static int states_max(const struct sl_peers_query *query, int count) {
     return few ? STATES_FEW : STATES_MANY;
 }
 
+/* Some plan, whatever the deadline. */
+static void search_quickly(struct search *s, struct sl_peers_plan *out) {
+    enum { STATES_QUICK = 48 };
+    sl_peers_pipedream_sketch(s->arena, &s->graph, STATES_QUICK, &s->states);
+    for (int l = 0; l < s->query->level_count; l++)
+        s->level[l].base = NULL;
+    s->timed_out = false;
+    s->settled = true;
+    search_states(s, out);
+    s->settled = false;
+    out->timed_out = s->timed_out = true;
+}
+
+/* The states of one order, thinned to `max`: the first plan where not all states can be searched. */
+static void search_chain(struct search *s, bool more, int max, struct sl_peers_plan *out) {
+    if (!sl_peers_pipedream_chain(s->arena, &s->graph, more, s->query->until_ns, &s->states))
+        return;
+    if (s->states.ideals.count > max)
+        sl_peers_pipedream_thin(s->arena, &s->states, INFINITY, max);
+    search_states(s, out);
+}
+
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct search s = {.arena = arena, .query = query};
     SL_TRY(open_search(&s, layers, out));
     int dropped = 0;
     double low = 0;
-    bool complete = sl_peers_pipedream_list(arena, &s.graph, STATES_LIST, &s.states);
+    bool complete =
+        sl_peers_pipedream_list(arena, &s.graph, STATES_LIST, query->until_ns, &s.states);
     int max = states_max(query, complete ? s.states.ideals.count : STATES_LIST);
     out->ideals = complete ? s.states.ideals.count : 0;
     if (!complete || s.states.ideals.count > max) {
         struct sl_pipedream_states all = s.states;
-        sl_peers_pipedream_chain(arena, &s.graph, !complete, &s.states);
-        if (s.states.ideals.count > max)
-            sl_peers_pipedream_thin(arena, &s.states, INFINITY, max);
-        search_states(&s, out);
+        search_chain(&s, !complete, max, out);
         out->ideals = complete ? out->ideals : s.states.ideals.count;
         low = sl_peers_pipedream_bound(&s.graph, complete ? &all : NULL, query, out->objective);
         s.states = all;
@@ -327,6 +347,8 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     }
     if (complete && !s.timed_out)
         search_states(&s, out);
+    if (!(out->objective < INFINITY) && sl_clock_past(query->until_ns))
+        search_quickly(&s, out);
     if (!(out->objective < INFINITY))
         return sl_peers_no_plan(query, !complete || dropped);
     out->proven = (complete && !dropped && !out->timed_out) || low >= out->objective * (1 - 1e-9);
@@ -343,7 +365,8 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     SL_TRY(open_search(&s, layers, out));
     if (query->level_count != 1)
         return sl_fail(SL_ERR_USAGE, "pipedream: 'even' plans one level only");
-    sl_peers_pipedream_chain(arena, &s.graph, false, &s.states);
+    if (!sl_peers_pipedream_chain(arena, &s.graph, false, 0, &s.states))
+        return sl_peers_not_even();
     int64_t states = s.count = s.states.ideals.count;
     int count = (int)(query->devices < states ? query->devices : states);
     struct sl_peers_stage *stages = SL_NEW(arena, struct sl_peers_stage, count);

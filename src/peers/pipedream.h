@@ -25,15 +25,20 @@ struct sl_pipedream_graph {
 
 void sl_peers_pipedream_open(struct sl_arena *arena, const struct sl_layers *layers,
                              struct sl_pipedream_graph *out);
-/* All states; false: there are more than `max`. */
+/* All states; false: there are more than `max`, or the deadline came. */
 bool sl_peers_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
-                             int max, struct sl_pipedream_states *out);
-/* The states along one topological order; `more`: also the states of minimum cuts near it. */
-void sl_peers_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
-                              bool more, struct sl_pipedream_states *out);
-/* Minimum cuts, one per class of pipedream_bound.c: [*count][words]. */
+                             int max, int64_t until_ns, struct sl_pipedream_states *out);
+/* The states along one topological order; `more`: also the states of minimum cuts near it. False:
+ * the deadline came. */
+bool sl_peers_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+                              bool more, int64_t until_ns, struct sl_pipedream_states *out);
+/* At most `max` states, evenly along one topological order. */
+void sl_peers_pipedream_sketch(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+                               int max, struct sl_pipedream_states *out);
+/* Minimum cuts, one per class of pipedream_bound.c: [*count][words]; none at the deadline. */
 const uint64_t *sl_peers_pipedream_cuts(struct sl_arena *arena,
-                                        const struct sl_pipedream_graph *graph, int *count);
+                                        const struct sl_pipedream_graph *graph, int64_t until_ns,
+                                        int *count);
 /* Keeps at most `max` states whose cut costs at most `bytes`, cheapest cuts first, and the last
  * state. Returns how many states with such a cut were dropped. */
 int sl_peers_pipedream_thin(struct sl_arena *arena, struct sl_pipedream_states *states,

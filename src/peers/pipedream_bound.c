@@ -122,9 +122,9 @@ static void take_side(const struct flow *f, uint64_t *set) {
 }
 
 /* Classes in order; the last is the whole graph. `sets`: a minimum cut of each class but the last,
- * or NULL. */
+ * or NULL. Returns their number; 0: the deadline came. */
 static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph *g,
-                        struct class *out, uint64_t *sets) {
+                        int64_t until_ns, struct class *out, uint64_t *sets) {
     int n = g->dag.count, *order = SL_NEW(arena, int, n), count = 0;
     struct class all = {0};
     struct flow f;
@@ -139,6 +139,8 @@ static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph 
         int u = order[i];
         if (g->removed[u])
             continue;
+        if (sl_clock_past(until_ns))
+            return 0;
         struct class *class = &out[count++];
         *class = now;
         for (int v = 0; v < n; v++) {
@@ -159,10 +161,13 @@ static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph 
 }
 
 const uint64_t *sl_peers_pipedream_cuts(struct sl_arena *arena,
-                                        const struct sl_pipedream_graph *graph, int *count) {
+                                        const struct sl_pipedream_graph *graph, int64_t until_ns,
+                                        int *count) {
     struct class *classes = SL_NEW(arena, struct class, graph->dag.count + 1);
     uint64_t *sets = SL_NEW(arena, uint64_t, (int64_t)graph->dag.count * graph->words + 1);
-    *count = graph->dag.count > LAYERS_MAX ? 0 : list_classes(arena, graph, classes, sets) - 1;
+    int all =
+        graph->dag.count > LAYERS_MAX ? 0 : list_classes(arena, graph, until_ns, classes, sets);
+    *count = all ? all - 1 : 0;
     return sets;
 }
 
@@ -263,7 +268,12 @@ double sl_peers_pipedream_bound(const struct sl_pipedream_graph *graph,
         return 0;
     struct class *classes = SL_NEW(&arena, struct class, 2 + (all ? INTERVALS : graph->dag.count));
     w.classes = classes;
-    w.count = all ? list_intervals(all, classes) : list_classes(&arena, graph, classes, NULL);
+    w.count = all ? list_intervals(all, classes)
+                  : list_classes(&arena, graph, query->until_ns, classes, NULL);
+    if (!w.count) {
+        sl_arena_free(&arena);
+        return 0;
+    }
     w.time = SL_NEW(&arena, double, (int64_t)w.count *(w.units + 1));
     double low = classes[w.count - 1].max / (double)query->devices, high = objective;
     for (int i = 0; i < ROUNDS && high > low && !sl_clock_past(query->until_ns); i++) {

@@ -3,6 +3,7 @@
  * step adds one successor and all of its ancestors. */
 #include "peers/pipedream.h"
 
+#include "base/clock.h"
 #include "base/sort.h"
 #include "base/vec.h"
 
@@ -152,8 +153,8 @@ static void add_next(struct listing *list, int64_t i, uint64_t *set, uint64_t *n
             }
 }
 
-/* Sorts the states and fills their sums. */
-static void finish(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+/* Sorts the states and fills their sums. False: the deadline came. */
+static bool finish(struct sl_arena *arena, const struct sl_pipedream_graph *graph, int64_t until_ns,
                    struct sl_pipedream_states *states) {
     const struct sl_layers *layers = graph->layers;
     double *value = SL_NEW(arena, double, layers->count);
@@ -168,23 +169,29 @@ static void finish(struct sl_arena *arena, const struct sl_pipedream_graph *grap
     states->params = sl_graph_ideals_sum(arena, &states->ideals, value);
     int *tips = SL_NEW(arena, int, layers->count);
     states->out = SL_NEW(arena, double, states->ideals.count);
-    for (int i = 0; i < states->ideals.count; i++)
+    for (int i = 0; i < states->ideals.count; i++) {
+        if (sl_clock_past(until_ns))
+            return false;
         states->out[i] = cut_bytes(graph, sl_ideal(&states->ideals, i), tips);
+    }
+    return true;
 }
 
 bool sl_peers_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
-                             int max, struct sl_pipedream_states *out) {
+                             int max, int64_t until_ns, struct sl_pipedream_states *out) {
     struct listing list = {.graph = graph};
     uint64_t *set = SL_NEW(arena, uint64_t, 2 * (int64_t)graph->words), *next = set + graph->words;
     grow(graph, next, graph->first);
     add_set(&list, next);
-    for (int64_t i = 0; i < list.count && list.count <= max; i++)
+    bool complete = true;
+    for (int64_t i = 0; i < list.count && complete; i++) {
         add_next(&list, i, set, next);
-    bool complete = list.count <= max;
+        complete = list.count <= max && !sl_clock_past(until_ns);
+    }
     if (complete) {
         out->ideals = (struct sl_ideals){graph->layers->count, graph->words, (int)list.count,
                                          SL_VEC_FREEZE(&list.sets, arena)};
-        finish(arena, graph, out);
+        complete = finish(arena, graph, until_ns, out);
     }
     SL_VEC_FREE(&list.sets);
     free(list.slots);
@@ -202,8 +209,33 @@ static bool is_state(const struct sl_pipedream_graph *graph, const uint64_t *set
     return sl_bit(set, graph->first) && memcmp(room, set, sizeof *room * (size_t)graph->words) == 0;
 }
 
-void sl_peers_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
-                              bool more, struct sl_pipedream_states *out) {
+void sl_peers_pipedream_sketch(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+                               int max, struct sl_pipedream_states *out) {
+    struct listing list = {.graph = graph};
+    int *order = SL_NEW(arena, int, graph->layers->count), count = 0;
+    uint64_t *set = SL_NEW(arena, uint64_t, graph->words);
+    SL_ASSERT(sl_graph_dag_order(arena, &graph->dag, order));
+    for (int i = 0; i < graph->layers->count; i++)
+        if (!graph->removed[order[i]])
+            order[count++] = order[i];
+    grow(graph, set, graph->first);
+    for (int i = 0, kept = 1; i < count; i++) {
+        grow(graph, set, order[i]);
+        if ((int64_t)(i + 1) * max >= (int64_t)kept * count) {
+            add_set(&list, set);
+            kept++;
+        }
+    }
+    out->ideals = (struct sl_ideals){graph->layers->count, graph->words, (int)list.count,
+                                     SL_VEC_FREEZE(&list.sets, arena)};
+    bool done = finish(arena, graph, 0, out);
+    SL_ASSERT(done);
+    SL_VEC_FREE(&list.sets);
+    free(list.slots);
+}
+
+bool sl_peers_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+                              bool more, int64_t until_ns, struct sl_pipedream_states *out) {
     struct listing list = {.graph = graph};
     int *order = SL_NEW(arena, int, graph->layers->count);
     uint64_t *set = SL_NEW(arena, uint64_t, graph->words);
@@ -216,15 +248,16 @@ void sl_peers_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_
             add_set(&list, set);
         }
     int cuts = 0;
-    const uint64_t *least = more ? sl_peers_pipedream_cuts(arena, graph, &cuts) : NULL;
+    const uint64_t *least = more ? sl_peers_pipedream_cuts(arena, graph, until_ns, &cuts) : NULL;
     for (int i = 0; i < cuts; i++)
         if (is_state(graph, least + (int64_t)i * graph->words, set))
             add_set(&list, least + (int64_t)i * graph->words);
     out->ideals = (struct sl_ideals){graph->layers->count, graph->words, (int)list.count,
                                      SL_VEC_FREEZE(&list.sets, arena)};
-    finish(arena, graph, out);
+    bool done = finish(arena, graph, until_ns, out);
     SL_VEC_FREE(&list.sets);
     free(list.slots);
+    return done;
 }
 
 /* ---- fewer states ---- */

@@ -42,21 +42,12 @@ struct builder {
     struct sl_arena *arena;
     struct sl_problem *p;
     int *unit_of; /* [forward node] */
+    int *source;  /* [value] whose memory it uses */
     struct sl_unit *units;
     int *
         fine_of; /* [forward node] units of a profile; the units of a problem are unions of these */
     int fine_count;
 };
-
-/* The value whose memory a view shares. */
-static int root_of(const struct sl_graph *graph, int value) {
-    for (;;) {
-        const struct sl_value *v = sl_graph_value(graph, value);
-        if (v->kind != SL_VALUE_NODE || v->slot != 0 || !graph->nodes.at[v->node].op->is_view)
-            return value;
-        value = graph->nodes.at[v->node].in[0];
-    }
-}
 
 static int node_unit(const struct builder *b, const struct sl_node *node, int64_t n) {
     return b->unit_of[node->of < 0 ? n : node->of];
@@ -136,7 +127,7 @@ static void fill_stash(struct builder *b) {
         const struct sl_node *node = &graph->nodes.at[n];
         for (int i = 0; i < node->in_count; i++)
             if (node->in[i] >= 0)
-                kept[root_of(graph, node->in[i])] = true;
+                kept[b->source[node->in[i]]] = true;
     }
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
@@ -180,7 +171,7 @@ static void fill_tensors(struct builder *b) {
     for (int n = 0; n < graph->forward_count; n++)
         for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
             int in = graph->nodes.at[n].in[i];
-            int root = in < 0 ? -1 : root_of(graph, in);
+            int root = in < 0 ? -1 : b->source[in];
             const struct sl_value *v = root < 0 ? NULL : sl_graph_value(graph, root);
             if (!v || v->kind != SL_VALUE_NODE || b->unit_of[v->node] == b->unit_of[n])
                 continue;
@@ -331,6 +322,10 @@ static void fill_sizes(struct builder *b) {
     p->size_count = count;
 }
 
+/* Planners take time with the square of the units. In a larger model, stretches of its order stay
+ * together. */
+enum { UNITS_MAX = 4096 };
+
 /* Groups of nodes that no stage border may cut; with whole_layers also repeated blocks. */
 static void find_units(struct builder *b) {
     const struct sl_problem_spec *spec = b->spec;
@@ -344,6 +339,13 @@ static void find_units(struct builder *b) {
         sl_graph_blocks(b->arena, spec->graph, &blocks);
         sl_graph_blocks_keep(&blocks, nodes, keep);
     }
+    b->p->unit_count =
+        sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, keep, b->unit_of);
+    if (b->p->unit_count <= UNITS_MAX)
+        return;
+    keep = SL_NEW(b->arena, int, nodes + 1);
+    for (int n = 0; n < nodes; n++)
+        keep[n] = (int)((int64_t)n * UNITS_MAX / nodes);
     b->p->unit_count =
         sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, keep, b->unit_of);
 }
@@ -373,6 +375,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
                             .staleness_count = spec->staleness_count,
                             .precision = b.precision->name,
                             .exact_bytes = b.precision->exact_bytes};
+    b.source = sl_graph_sources(arena, spec->graph);
     find_units(&b);
     fill_units(&b, p->unit_count);
     fill_params(&b);

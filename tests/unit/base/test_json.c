@@ -49,6 +49,31 @@ static void others_are_refused(void **state) {
     assert_int_equal(take("-1", 0, 7, &value), SL_ERR_INPUT);
 }
 
+static sl_err read_all(const char *text) {
+    struct sl_json_in json;
+    sl_json_read(&json, "test", text, strlen(text));
+    do {
+        sl_err err = sl_json_next(&json);
+        if (err != SL_OK)
+            return err;
+    } while (json.event != SL_JSON_END);
+    return SL_OK;
+}
+
+static void a_key_is_given_once(void **state) {
+    static const char *const good[] = {"{\"a\": 1, \"b\": 2}",
+                                       "{\"a\": {\"a\": 1}, \"b\": {\"a\": 2}}",
+                                       "[{\"a\": 1}, {\"a\": 1}]", "{\"\": 1, \"a\": \"a\"}"};
+    static const char *const bad[] = {
+        "{\"a\": 1, \"a\": 1}", "{\"\": 1, \"\": 2}", "{\"a\": {\"x\": 1}, \"b\": 1, \"a\": 2}",
+        "[[{\"k\": {\"z\": 1, \"y\": 2, \"z\": 3}}]]", "{\"a\": 1, \"\\u0061\": 2}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_int_equal(read_all(good[i]), SL_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(read_all(bad[i]), SL_ERR_INPUT);
+}
+
 static void a_number_is_kept_as_written(void **state) {
     struct sl_json_in json;
     (void)state;
@@ -84,9 +109,8 @@ static void strings_are_utf8(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_are_exact),
-        cmocka_unit_test(others_are_refused),
-        cmocka_unit_test(a_number_is_kept_as_written),
+        cmocka_unit_test(whole_numbers_are_exact), cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(a_key_is_given_once),     cmocka_unit_test(a_number_is_kept_as_written),
         cmocka_unit_test(strings_are_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,7 +239,7 @@ static bool check_bound(struct sl_arena *arena, const struct sl_layers *layers,
     double share = 0;
     sl_peers_pipedream_open(arena, layers, &graph);
     struct sl_pipedream_states states;
-    assert_true(sl_peers_pipedream_list(arena, &graph, 1 << 16, &states));
+    assert_true(sl_peers_pipedream_list(arena, &graph, 1 << 16, 0, &states));
     double bound = sl_peers_pipedream_bound(&graph, NULL, query, 3 * brute);
     double other = sl_peers_pipedream_bound(&graph, &states, query, 3 * brute);
     if (bound > brute * (1 + 1e-9) || other > brute * (1 + 1e-9))

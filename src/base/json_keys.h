@@ -1,0 +1,11 @@
+/* The check for repeated keys that every JSON text passes before it is read. */
+#ifndef SL_BASE_JSON_KEYS_H
+#define SL_BASE_JSON_KEYS_H
+
+#include "base/json.h"
+
+/* `json` is at the start of the text; its copy here is read to the end. Near-linear; holds the keys
+ * of the open objects. */
+SL_MUST_CHECK sl_err sl_json_check_keys(struct sl_json_in json);
+
+#endif
