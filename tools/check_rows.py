@@ -74,7 +74,10 @@ class Rows:
                     self.owners.setdefault(kind, set()).add(path)
 
     def collect_made(self, path, text):
-        """Rows that a macro of the file makes: ROW(2bw, "2bw", ...)."""
+        """Rows that a macro makes: ROW(2bw, "2bw", ...) of the file, SL_OP_ROW(add, ...) of op/common.h."""
+        for name in re.findall(r"^SL_OP_ROW\((\w+),", text, re.M):
+            self.names.setdefault("op", set()).add(name)
+            self.owners.setdefault("op", set()).add(path)
         for macro in re.finditer(r"#define (\w+)\((?:\\\n|[^\n])*", text):
             row = re.search(r"const struct (\w+) \w*##", macro.group())
             kind = TYPES.get(row.group(1)) if row else None

@@ -205,7 +205,10 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
     if (spec.op->expand) {
         spec.attr = infer.attr;
         sl_err err = spec.op->expand(graph, &spec, first_out);
-        return err == SL_OK ? err : sl_err_context(err, "%s", spec.op->name);
+        if (err != SL_OK)
+            return sl_err_context(err, "%s", spec.op->name);
+        if (*first_out >= 0)
+            return SL_OK;
     }
     for (int i = 0; i < spec.op->update_count; i++) {
         int state = spec.in[spec.op->updates[i].in];

@@ -154,7 +154,8 @@ struct sl_op {
     int (*grad)(struct sl_grad *grad, int input);   /* value id or -1: no gradient; NULL: none */
     void (*ref)(const struct sl_ref *ref);
     /* An op made of others: adds their nodes in the place of its own, after infer has accepted the
-     * inputs; *out is the value of its only output. Such an op has no flops, grad and ref. */
+     * inputs; *out is the value of its only output. *out = -1: the op is a node after all. An op
+     * that never is one has no flops, grad and ref. */
     sl_err (*expand)(struct sl_graph *graph, const struct sl_node_spec *spec, int *out);
     /* An op whose evaluation differs from training (dropout, batchnorm): the name of the op that
      * replaces it in an evaluation graph; it takes the same inputs and attributes. */

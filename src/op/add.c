@@ -17,14 +17,6 @@ static void ref(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_add = {
-    .name = "add",
-    .brief = "a + b with broadcasting",
-    .inputs = "a b",
-    .outputs = "y",
-    .join = SL_JOIN_ADD,
-    .infer = sl_op_infer_broadcast,
-    .flops = sl_op_flops_elementwise,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(add, "a + b with broadcasting", "a b", "y", .join = SL_JOIN_ADD,
+          .infer = sl_op_infer_broadcast, .flops = sl_op_flops_elementwise, .grad = grad,
+          .ref = ref)

@@ -40,27 +40,9 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_alpha_dropout = {
-    .name = "alpha_dropout",
-    .brief = "dropout that keeps the mean and variance of selu's activations",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = sl_op_infer_dropout,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-    .eval_op = "identity",
-};
+SL_OP_ROW(alpha_dropout, "dropout that keeps the mean and variance of selu's activations", "x", "y",
+          .attrs = attrs, .infer = sl_op_infer_dropout, .flops = flops, .grad = grad, .ref = ref,
+          .eval_op = "identity")
 
-const struct sl_op sl_op_alpha_dropout_dx = {
-    .name = "alpha_dropout_dx",
-    .brief = "gradient of alpha_dropout",
-    .inputs = "dy",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = sl_op_infer_dropout,
-    .flops = flops,
-    .ref = ref_dx,
-};
+SL_OP_ROW(alpha_dropout_dx, "gradient of alpha_dropout", "dy", "dx", .attrs = attrs,
+          .internal = true, .infer = sl_op_infer_dropout, .flops = flops, .ref = ref_dx)

@@ -168,20 +168,9 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_attention = {
-    .name = "attention",
-    .brief = "scaled dot-product attention: causal, cross, padding mask, grouped queries",
-    .inputs = "q k v mask?",
-    .outputs = "y lse",
-    .attrs = attrs,
-    .layer = SL_LAYER_ATTENTION,
-    .exact_out = 2,
-    .strided_in = 7,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(attention, "scaled dot-product attention: causal, cross, padding mask, grouped queries",
+          "q k v mask?", "y lse", .attrs = attrs, .layer = SL_LAYER_ATTENTION, .exact_out = 2,
+          .strided_in = 7, .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
 static sl_err infer_grad(struct sl_infer *c) {
     for (int i = 0; i < 3; i++)
@@ -237,17 +226,7 @@ static void ref_grad(const struct sl_ref *r) {
             }
 }
 
-const struct sl_op sl_op_attention_dqkv = {
-    .name = "attention_dqkv",
-    .brief = "gradients of attention with respect to q, k and v",
-    .inputs = "dy q k v y lse mask?",
-    .outputs = "dq dk dv",
-    .attrs = attrs,
-    .internal = true,
-    .layer = SL_LAYER_ATTENTION,
-    .strided_in = 14,
-    .strided_out = 7,
-    .infer = infer_grad,
-    .flops = flops_grad,
-    .ref = ref_grad,
-};
+SL_OP_ROW(attention_dqkv, "gradients of attention with respect to q, k and v",
+          "dy q k v y lse mask?", "dq dk dv", .attrs = attrs, .internal = true,
+          .layer = SL_LAYER_ATTENTION, .strided_in = 14, .strided_out = 7, .infer = infer_grad,
+          .flops = flops_grad, .ref = ref_grad)

@@ -72,17 +72,8 @@ static void ref(const struct sl_ref *r) { visit(r->attr, &r->in[0], &r->out[0], 
 
 static const struct sl_attr_desc attrs[] = {POOL_ATTRS, {0}};
 
-const struct sl_op sl_op_avgpool = {
-    .name = "avgpool",
-    .brief = "mean of each window of an image",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = sl_op_pool_infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(avgpool, "mean of each window of an image", "x", "y", .attrs = attrs,
+          .infer = sl_op_pool_infer, .flops = flops, .grad = grad, .ref = ref)
 
 static sl_err infer_dx(struct sl_infer *c) { return sl_op_infer_stated(c, SHAPE); }
 
@@ -96,14 +87,5 @@ static void ref_dx(const struct sl_ref *r) {
 static const struct sl_attr_desc dx_attrs[] = {
     POOL_ATTRS, {"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_avgpool_dx = {
-    .name = "avgpool_dx",
-    .brief = "gradient of avgpool",
-    .inputs = "dy",
-    .outputs = "dx",
-    .attrs = dx_attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(avgpool_dx, "gradient of avgpool", "dy", "dx", .attrs = dx_attrs, .internal = true,
+          .infer = infer_dx, .flops = flops_dx, .ref = ref_dx)

@@ -106,21 +106,10 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_batchnorm = {
-    .name = "batchnorm",
-    .brief = "normalise each channel over the micro-batch, with running statistics",
-    .inputs = "x w b mean var",
-    .outputs = "y mean rstd new_mean new_var",
-    .attrs = attrs,
-    .exact_out = 30,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-    .eval_op = "batchnorm_eval",
-    .update_count = 2,
-    .updates = {{3, RUNNING_MEAN}, {4, RUNNING_VAR}},
-};
+SL_OP_ROW(batchnorm, "normalise each channel over the micro-batch, with running statistics",
+          "x w b mean var", "y mean rstd new_mean new_var", .attrs = attrs, .exact_out = 30,
+          .infer = infer, .flops = flops, .grad = grad, .ref = ref, .eval_op = "batchnorm_eval",
+          .update_count = 2, .updates = {{3, RUNNING_MEAN}, {4, RUNNING_VAR}})
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[1];
@@ -154,16 +143,8 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_batchnorm_dx = {
-    .name = "batchnorm_dx",
-    .brief = "gradient of batchnorm with respect to x",
-    .inputs = "dy x w mean rstd",
-    .outputs = "dx",
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops,
-    .ref = ref_dx,
-};
+SL_OP_ROW(batchnorm_dx, "gradient of batchnorm with respect to x", "dy x w mean rstd", "dx",
+          .internal = true, .infer = infer_dx, .flops = flops, .ref = ref_dx)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = c->in[2];
@@ -181,13 +162,5 @@ static void ref_dw(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_batchnorm_dw = {
-    .name = "batchnorm_dw",
-    .brief = "gradient of batchnorm with respect to w",
-    .inputs = "dy x mean rstd",
-    .outputs = "dw",
-    .internal = true,
-    .infer = infer_dw,
-    .flops = flops_dw,
-    .ref = ref_dw,
-};
+SL_OP_ROW(batchnorm_dw, "gradient of batchnorm with respect to w", "dy x mean rstd", "dw",
+          .internal = true, .infer = infer_dw, .flops = flops_dw, .ref = ref_dw)

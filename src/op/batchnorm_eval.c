@@ -64,17 +64,8 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_batchnorm_eval = {
-    .name = "batchnorm_eval",
-    .brief = "batchnorm with fixed statistics",
-    .inputs = "x w b mean var",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(batchnorm_eval, "batchnorm with fixed statistics", "x w b mean var", "y", .attrs = attrs,
+          .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
 static void ref_dx(const struct sl_ref *r) {
     int64_t count = sl_op_numel(&r->in[0].shape);
@@ -84,17 +75,9 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_batchnorm_eval_dx = {
-    .name = "batchnorm_eval_dx",
-    .brief = "gradient of batchnorm_eval with respect to x",
-    .inputs = "dy w var",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = sl_op_flops_elementwise,
-    .ref = ref_dx,
-};
+SL_OP_ROW(batchnorm_eval_dx, "gradient of batchnorm_eval with respect to x", "dy w var", "dx",
+          .attrs = attrs, .internal = true, .infer = sl_op_infer_same,
+          .flops = sl_op_flops_elementwise, .ref = ref_dx)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = c->in[2];
@@ -113,14 +96,5 @@ static void ref_dw(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_batchnorm_eval_dw = {
-    .name = "batchnorm_eval_dw",
-    .brief = "gradient of batchnorm_eval with respect to w",
-    .inputs = "dy x mean var",
-    .outputs = "dw",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_dw,
-    .flops = flops_dw,
-    .ref = ref_dw,
-};
+SL_OP_ROW(batchnorm_eval_dw, "gradient of batchnorm_eval with respect to w", "dy x mean var", "dw",
+          .attrs = attrs, .internal = true, .infer = infer_dw, .flops = flops_dw, .ref = ref_dw)

@@ -46,20 +46,9 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"pos_weight", SL_ATTR_FLOAT, "1", NULL}, {0}};
 
-const struct sl_op sl_op_bce_with_logits = {
-    .name = "bce_with_logits",
-    .brief = "mean binary cross entropy of logits",
-    .inputs = "logits targets",
-    .outputs = "loss",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-    .is_loss = true,
-    .count_input = -1,
-    .count_attr = -1,
-};
+SL_OP_ROW(bce_with_logits, "mean binary cross entropy of logits", "logits targets", "loss",
+          .attrs = attrs, .infer = infer, .flops = flops, .grad = grad, .ref = ref, .is_loss = true,
+          .count_input = -1, .count_attr = -1)
 
 static sl_err infer_like_logits(struct sl_infer *c) {
     c->out[0] = c->in[1];
@@ -88,26 +77,10 @@ static void ref_dt(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_bce_with_logits_dt = {
-    .name = "bce_with_logits_dt",
-    .brief = "gradient of bce_with_logits with respect to the targets",
-    .inputs = "dloss logits",
-    .outputs = "dt",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_like_logits,
-    .flops = flops_grad,
-    .ref = ref_dt,
-};
+SL_OP_ROW(bce_with_logits_dt, "gradient of bce_with_logits with respect to the targets",
+          "dloss logits", "dt", .attrs = attrs, .internal = true, .infer = infer_like_logits,
+          .flops = flops_grad, .ref = ref_dt)
 
-const struct sl_op sl_op_bce_with_logits_dx = {
-    .name = "bce_with_logits_dx",
-    .brief = "gradient of bce_with_logits with respect to the logits",
-    .inputs = "dloss logits targets",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_like_logits,
-    .flops = flops_grad,
-    .ref = ref_dx,
-};
+SL_OP_ROW(bce_with_logits_dx, "gradient of bce_with_logits with respect to the logits",
+          "dloss logits targets", "dx", .attrs = attrs, .internal = true,
+          .infer = infer_like_logits, .flops = flops_grad, .ref = ref_dx)

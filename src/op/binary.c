@@ -171,13 +171,8 @@ static void ref_to_float(const struct sl_ref *r) {
         r->out[0].f[i] = r->in[0].i[i];
 }
 
-const struct sl_op sl_op_to_float = {.name = "to_float",
-                                     .brief = "ints as floats",
-                                     .inputs = "x",
-                                     .outputs = "y",
-                                     .infer = infer_to_float,
-                                     .flops = sl_op_flops_none,
-                                     .ref = ref_to_float};
+SL_OP_ROW(to_float, "ints as floats", "x", "y", .infer = infer_to_float, .flops = sl_op_flops_none,
+          .ref = ref_to_float)
 
 static sl_err infer_to_int(struct sl_infer *c) {
     SL_TRY(sl_op_infer_same(c));
@@ -193,13 +188,8 @@ static void ref_to_int(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_to_int = {.name = "to_int",
-                                   .brief = "floats as ints, rounded toward zero",
-                                   .inputs = "x",
-                                   .outputs = "y",
-                                   .infer = infer_to_int,
-                                   .flops = sl_op_flops_none,
-                                   .ref = ref_to_int};
+SL_OP_ROW(to_int, "floats as ints, rounded toward zero", "x", "y", .infer = infer_to_int,
+          .flops = sl_op_flops_none, .ref = ref_to_int)
 
 /* ---- where: y = cond ? a : b, all three with broadcasting ---- */
 
@@ -234,14 +224,9 @@ static void ref_where(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_where = {.name = "where",
-                                  .brief = "a where cond is true, else b, with broadcasting",
-                                  .inputs = "cond a b",
-                                  .outputs = "y",
-                                  .infer = infer_where,
-                                  .flops = sl_op_flops_elementwise,
-                                  .grad = grad_where,
-                                  .ref = ref_where};
+SL_OP_ROW(where, "a where cond is true, else b, with broadcasting", "cond a b", "y",
+          .infer = infer_where, .flops = sl_op_flops_elementwise, .grad = grad_where,
+          .ref = ref_where)
 
 /* dy where cond is true (side 0) or false (side 1), else 0 */
 static void ref_where_d(const struct sl_ref *r) {

@@ -39,26 +39,9 @@ static void ref_mean(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_broadcast_to = {
-    .name = "broadcast_to",
-    .brief = "repeat along new axes and axes of size 1 up to a shape",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(broadcast_to, "repeat along new axes and axes of size 1 up to a shape", "x", "y",
+          .attrs = attrs, .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)
 
-const struct sl_op sl_op_broadcast_mean = {
-    .name = "broadcast_mean",
-    .brief = "broadcast_to divided by the number of repetitions",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer,
-    .flops = sl_op_flops_elementwise,
-    .ref = ref_mean,
-};
+SL_OP_ROW(broadcast_mean, "broadcast_to divided by the number of repetitions", "x", "y",
+          .attrs = attrs, .internal = true, .infer = infer, .flops = sl_op_flops_elementwise,
+          .ref = ref_mean)

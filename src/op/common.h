@@ -7,6 +7,11 @@
 
 #include "graph/op.h"
 
+/* A row of the registry in a few lines: the op NAME, then what else it has, as .field = value. */
+#define SL_OP_ROW(name_, brief_, inputs_, outputs_, ...)                                           \
+    const struct sl_op sl_op_##name_ = {                                                           \
+        .name = #name_, .brief = brief_, .inputs = inputs_, .outputs = outputs_, __VA_ARGS__};
+
 /* Elements of a shape with B put in. */
 int64_t sl_op_numel(const struct sl_shape *shape);
 

@@ -56,15 +56,5 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"axis", SL_ATTR_INT, "-1", NULL}, {0}};
 
-const struct sl_op sl_op_concat = {
-    .name = "concat",
-    .brief = "join tensors along one axis",
-    .inputs = "xs*",
-    .outputs = "y",
-    .attrs = attrs,
-    .join = SL_JOIN_CONCAT,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(concat, "join tensors along one axis", "xs*", "y", .attrs = attrs, .join = SL_JOIN_CONCAT,
+          .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)

@@ -1,4 +1,5 @@
-/* conv2d: cross-correlation over images, with stride, padding, dilation and groups.
+/* conv2d: cross-correlation over images, with stride, padding, dilation and groups; conv1d, the same
+ * over sequences; conv_transpose2d, whose result is the gradient of a conv2d.
  *
  *   x [B,C,H,W]   w [O,C/groups,KH,KW]   bias [O]   y [B,O,OH,OW]
  *
@@ -8,6 +9,8 @@
  * (y, x, w) and differ only in the member they add to.
  */
 #include "op/window.h"
+
+#include "graph/graph.h"
 
 #include <string.h>
 
@@ -160,18 +163,9 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {CONV_ATTRS, {0}};
 
-const struct sl_op sl_op_conv2d = {
-    .name = "conv2d",
-    .brief = "convolution of images with stride, padding, dilation and groups",
-    .inputs = "x w bias?",
-    .outputs = "y",
-    .attrs = attrs,
-    .layer = SL_LAYER_CONV,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(conv2d, "convolution of images with stride, padding, dilation and groups", "x w bias?",
+          "y", .attrs = attrs, .layer = SL_LAYER_CONV, .infer = infer, .flops = flops, .grad = grad,
+          .ref = ref)
 
 /* Gradients: the result's shape is an attribute, so that x (or w) need not be kept. */
 static const struct sl_attr_desc grad_attrs[] = {
@@ -194,28 +188,138 @@ static void ref_dw(const struct sl_ref *r) {
     visit(&c, (struct planes){r->in[0].f, r->in[1].f, r->out[0].f}, INTO_W);
 }
 
-const struct sl_op sl_op_conv2d_dw = {
-    .name = "conv2d_dw",
-    .brief = "gradient of conv2d with respect to w",
-    .inputs = "dy x",
-    .outputs = "dw",
-    .attrs = grad_attrs,
-    .internal = true,
-    .layer = SL_LAYER_CONV,
-    .infer = infer_grad,
-    .flops = flops_dw,
-    .ref = ref_dw,
-};
+SL_OP_ROW(conv2d_dw, "gradient of conv2d with respect to w", "dy x", "dw", .attrs = grad_attrs,
+          .internal = true, .layer = SL_LAYER_CONV, .infer = infer_grad, .flops = flops_dw,
+          .ref = ref_dw)
 
-const struct sl_op sl_op_conv2d_dx = {
-    .name = "conv2d_dx",
-    .brief = "gradient of conv2d with respect to x",
-    .inputs = "dy w",
-    .outputs = "dx",
-    .attrs = grad_attrs,
-    .internal = true,
-    .layer = SL_LAYER_CONV,
-    .infer = infer_grad,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(conv2d_dx, "gradient of conv2d with respect to x", "dy w", "dx", .attrs = grad_attrs,
+          .internal = true, .layer = SL_LAYER_CONV, .infer = infer_grad, .flops = flops_dx,
+          .ref = ref_dx)
+
+/* ---- conv_transpose2d: y is the dx of a conv2d whose dy is x ----
+ *
+ *   x [B,C,H,W]   w [C,O/groups,KH,KW]   bias [O]   y [B,O,OH,OW]
+ *   OH = (H - 1) stride - 2 pad + dilation (KH - 1) + out_pad + 1
+ */
+static sl_err infer_transpose(struct sl_infer *c) {
+    char x[SL_SHAPE_TEXT], w[SL_SHAPE_TEXT];
+    int64_t groups = c->attr[GROUPS].i, *pair[4];
+    SL_TRY(sl_op_need_image(c, 0));
+    SL_TRY(sl_op_need_float(c, 1));
+    SL_TRY(sl_op_need_float(c, 2));
+    for (int i = 0; i < 3; i++)
+        SL_TRY(sl_op_need_pair(c, i, i == PAD ? 0 : 1));
+    SL_TRY(sl_op_need_pair(c, SHAPE, 0)); /* out_pad is in its place */
+    for (int i = 0; i < 4; i++)
+        pair[i] = c->attr[i == 3 ? SHAPE : i].ints.at;
+    sl_graph_shape_text(&c->in[0], x);
+    sl_graph_shape_text(&c->in[1], w);
+    if (c->in[1].rank != 4 || c->in[1].batch || c->in[1].dim[0] != c->in[0].dim[1] || groups < 1 ||
+        c->in[1].dim[0] % groups || c->in[1].dim[1] > SL_MAX_NUMEL / groups)
+        return sl_graph_infer_fail(c,
+                                   "the weight must be [C,O/groups,KH,KW] for %s in %lld groups, "
+                                   "it is %s",
+                                   x, (long long)groups, w);
+    c->out[0] = c->in[0];
+    c->out[0].dim[1] = c->in[1].dim[1] * groups;
+    for (int i = 0; i < 2; i++) {
+        int64_t stride = pair[0][i], most = stride > pair[2][i] ? stride : pair[2][i];
+        double size =
+            (double)(c->in[0].dim[2 + i] - 1) * (double)stride - 2.0 * (double)pair[1][i] +
+            (double)pair[2][i] * (double)(c->in[1].dim[2 + i] - 1) + (double)pair[3][i] + 1;
+        if (!(size >= 1 && size <= (double)SL_MAX_NUMEL) || pair[3][i] >= most)
+            return sl_graph_infer_fail(c, "x %s and the weight %s give no image", x, w);
+        c->out[0].dim[2 + i] = (int64_t)size;
+    }
+    const struct sl_shape want = SL_SHAPE(1, 0, c->out[0].dim[1]);
+    if (c->present[2] && !sl_graph_shape_equal(&c->in[2], &want))
+        return sl_graph_infer_fail(c, "bias does not match the %lld channels of the result of %s",
+                                   (long long)c->out[0].dim[1], w);
+    return SL_OK;
+}
+
+/* The kernels take no bias: it is an addition of its own. */
+static sl_err expand_transpose(struct sl_graph *graph, const struct sl_node_spec *spec, int *out) {
+    struct sl_node_spec plain = *spec;
+    *out = -1;
+    if (spec->in_count < 3)
+        return SL_OK;
+    union sl_attr attr = {.shape = SL_SHAPE(3, 0, 1, 1, 1)};
+    attr.shape.dim[0] = sl_graph_value(graph, spec->in[2])->shape.dim[0];
+    int pair[2];
+    plain.in_count = 2;
+    SL_TRY(sl_graph_node(graph, &plain, &pair[0]));
+    SL_TRY(sl_graph_apply(graph, "reshape", 1, &spec->in[2], &attr, &pair[1]));
+    return sl_graph_apply(graph, "add", 2, pair, NULL, out);
+}
+
+static double flops_transpose(const struct sl_op_view *v) { return flops_of(&v->in[0], &v->in[1]); }
+
+static int grad_transpose(struct sl_grad *g, int input) {
+    union sl_attr attr[5];
+    memcpy(attr, g->attr, sizeof attr[0] * SHAPE);
+    if (input == 0)
+        return sl_graph_grad_emit(g, "conv2d", 2, (int[]){g->dout[0], g->in[1]}, attr);
+    attr[SHAPE].shape = *sl_graph_grad_shape(g, g->in[1]);
+    return sl_graph_grad_emit(g, "conv2d_dw", 2, (int[]){g->in[0], g->dout[0]}, attr);
+}
+
+static const struct sl_attr_desc transpose_attrs[] = {
+    CONV_ATTRS, {"out_pad", SL_ATTR_INTS, "0,0", NULL}, {0}};
+
+SL_OP_ROW(conv_transpose2d, "transposed convolution of images", "x w bias?", "y",
+          .attrs = transpose_attrs, .layer = SL_LAYER_CONV, .infer = infer_transpose,
+          .flops = flops_transpose, .grad = grad_transpose, .ref = ref_dx,
+          .expand = expand_transpose)
+
+/* ---- conv1d: x [B,C,T], w [O,C/groups,K]: images of one row ---- */
+
+static sl_err infer_1d(struct sl_infer *c) {
+    char x[SL_SHAPE_TEXT], w[SL_SHAPE_TEXT];
+    SL_TRY(sl_op_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 1));
+    SL_TRY(sl_op_need_float(c, 2));
+    if (c->in[0].rank != 3 || c->in[1].rank != 3)
+        return sl_graph_infer_fail(c, "x must be [B,C,T] and w [O,C/groups,K], they are %s and %s",
+                                   sl_graph_shape_text(&c->in[0], x),
+                                   sl_graph_shape_text(&c->in[1], w));
+    c->out[0] = c->in[0]; /* conv2d checks the rest */
+    return SL_OK;
+}
+
+/* x with an axis of size 1 before the last, or without it */
+static sl_err respace(struct sl_graph *graph, int value, bool wider, int *out) {
+    union sl_attr attr = {.shape = sl_graph_value(graph, value)->shape};
+    struct sl_shape *s = &attr.shape;
+    struct sl_dim last = sl_graph_shape_dim(s, -1);
+    s->rank += wider ? 1 : -1;
+    if (wider)
+        sl_graph_shape_set(s, s->rank - 2, (struct sl_dim){1, false});
+    sl_graph_shape_set(s, s->rank - 1, last);
+    return sl_graph_apply(graph, "reshape", 1, &value, &attr, out);
+}
+
+static sl_err expand_1d(struct sl_graph *graph, const struct sl_node_spec *spec, int *out) {
+    struct sl_node_spec wide = *spec;
+    int in[3] = {-1, -1, spec->in_count > 2 ? spec->in[2] : -1};
+    union sl_attr attr[4] = {{.ints = {2, {1, spec->attr[0].i}}},
+                             {.ints = {2, {0, spec->attr[1].i}}},
+                             {.ints = {2, {1, spec->attr[2].i}}},
+                             spec->attr[3]};
+    wide.op = &sl_op_conv2d;
+    wide.in = in;
+    wide.attr = attr;
+    for (int i = 0; i < 2; i++)
+        SL_TRY(respace(graph, spec->in[i], true, &in[i]));
+    SL_TRY(sl_graph_node(graph, &wide, out));
+    return respace(graph, *out, false, out);
+}
+
+static const struct sl_attr_desc attrs_1d[] = {{"stride", SL_ATTR_INT, "1", NULL},
+                                               {"pad", SL_ATTR_INT, "0", NULL},
+                                               {"dilation", SL_ATTR_INT, "1", NULL},
+                                               {"groups", SL_ATTR_INT, "1", NULL},
+                                               {0}};
+
+SL_OP_ROW(conv1d, "convolution of sequences with stride, padding, dilation and groups", "x w bias?",
+          "y", .attrs = attrs_1d, .infer = infer_1d, .expand = expand_1d)

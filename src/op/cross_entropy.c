@@ -84,21 +84,9 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_cross_entropy = {
-    .name = "cross_entropy",
-    .brief = "mean negative log likelihood of integer targets",
-    .inputs = "logits targets",
-    .outputs = "loss lse",
-    .attrs = attrs,
-    .exact_out = 3,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-    .is_loss = true,
-    .count_input = 1,
-    .count_attr = IGNORE,
-};
+SL_OP_ROW(cross_entropy, "mean negative log likelihood of integer targets", "logits targets",
+          "loss lse", .attrs = attrs, .exact_out = 3, .infer = infer, .flops = flops, .grad = grad,
+          .ref = ref, .is_loss = true, .count_input = 1, .count_attr = IGNORE)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[1];
@@ -121,14 +109,6 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_cross_entropy_dx = {
-    .name = "cross_entropy_dx",
-    .brief = "gradient of cross_entropy with respect to the logits",
-    .inputs = "dloss logits targets lse",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops,
-    .ref = ref_dx,
-};
+SL_OP_ROW(cross_entropy_dx, "gradient of cross_entropy with respect to the logits",
+          "dloss logits targets lse", "dx", .attrs = attrs, .internal = true, .infer = infer_dx,
+          .flops = flops, .ref = ref_dx)

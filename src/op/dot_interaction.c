@@ -51,17 +51,8 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"self", SL_ATTR_BOOL, "0", NULL}, {0}};
 
-const struct sl_op sl_op_dot_interaction = {
-    .name = "dot_interaction",
-    .brief = "dot products of all pairs of features",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(dot_interaction, "dot products of all pairs of features", "x", "y", .attrs = attrs,
+          .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[1];
@@ -89,14 +80,5 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_dot_interaction_dx = {
-    .name = "dot_interaction_dx",
-    .brief = "gradient of dot_interaction",
-    .inputs = "dy x",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(dot_interaction_dx, "gradient of dot_interaction", "dy x", "dx", .attrs = attrs,
+          .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_dx)

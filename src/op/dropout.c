@@ -35,15 +35,6 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_dropout = {
-    .name = "dropout",
-    .brief = "zero elements with probability p, scale the others",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = sl_op_infer_dropout,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-    .eval_op = "identity",
-};
+SL_OP_ROW(dropout, "zero elements with probability p, scale the others", "x", "y", .attrs = attrs,
+          .infer = sl_op_infer_dropout, .flops = flops, .grad = grad, .ref = ref,
+          .eval_op = "identity")

@@ -45,18 +45,8 @@ static void ref(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_embed = {
-    .name = "embed",
-    .brief = "rows of a table by index",
-    .inputs = "table indices",
-    .outputs = "y",
-    .layer = SL_LAYER_EMBED,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .bytes = bytes,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(embed, "rows of a table by index", "table indices", "y", .layer = SL_LAYER_EMBED,
+          .infer = infer, .flops = sl_op_flops_none, .bytes = bytes, .grad = grad, .ref = ref)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = SL_SHAPE(2, 0, c->attr[0].i, sl_graph_shape_dim(&c->in[0], -1).n);
@@ -75,15 +65,6 @@ static void ref_dw(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs_dw[] = {{"rows", SL_ATTR_INT, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_embed_dw = {
-    .name = "embed_dw",
-    .brief = "gradient of embed with respect to the table",
-    .inputs = "dy indices",
-    .outputs = "dw",
-    .attrs = attrs_dw,
-    .internal = true,
-    .layer = SL_LAYER_EMBED,
-    .infer = infer_dw,
-    .flops = flops_dw,
-    .ref = ref_dw,
-};
+SL_OP_ROW(embed_dw, "gradient of embed with respect to the table", "dy indices", "dw",
+          .attrs = attrs_dw, .internal = true, .layer = SL_LAYER_EMBED, .infer = infer_dw,
+          .flops = flops_dw, .ref = ref_dw)

@@ -73,19 +73,9 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"mode", SL_ATTR_ENUM, "sum", "sum|mean|concat"}, {0}};
 
-const struct sl_op sl_op_embed_bag = {
-    .name = "embed_bag",
-    .brief = "rows of a table for bags of indices, summed, averaged or concatenated",
-    .inputs = "table indices",
-    .outputs = "y",
-    .attrs = attrs,
-    .layer = SL_LAYER_EMBED,
-    .infer = infer,
-    .flops = flops,
-    .bytes = bytes,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(embed_bag, "rows of a table for bags of indices, summed, averaged or concatenated",
+          "table indices", "y", .attrs = attrs, .layer = SL_LAYER_EMBED, .infer = infer,
+          .flops = flops, .bytes = bytes, .grad = grad, .ref = ref)
 
 enum { ROWS, MODE };
 
@@ -121,15 +111,6 @@ static const struct sl_attr_desc attrs_dw[] = {
     {0},
 };
 
-const struct sl_op sl_op_embed_bag_dw = {
-    .name = "embed_bag_dw",
-    .brief = "gradient of embed_bag with respect to the table",
-    .inputs = "dy indices",
-    .outputs = "dw",
-    .attrs = attrs_dw,
-    .internal = true,
-    .layer = SL_LAYER_EMBED,
-    .infer = infer_dw,
-    .flops = flops_dw,
-    .ref = ref_dw,
-};
+SL_OP_ROW(embed_bag_dw, "gradient of embed_bag with respect to the table", "dy indices", "dw",
+          .attrs = attrs_dw, .internal = true, .layer = SL_LAYER_EMBED, .infer = infer_dw,
+          .flops = flops_dw, .ref = ref_dw)

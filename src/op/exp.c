@@ -18,24 +18,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, exp); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-const struct sl_op sl_op_exp = {
-    .name = "exp",
-    .brief = "e to the x",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(exp, "e to the x", "x", "y", .infer = sl_op_infer_same, .flops = flops, .grad = grad,
+          .ref = ref)
 
-const struct sl_op sl_op_exp_dx = {
-    .name = "exp_dx",
-    .brief = "gradient of exp",
-    .inputs = "dy y",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(exp_dx, "gradient of exp", "dy y", "dx", .internal = true, .infer = sl_op_infer_same,
+          .flops = flops_dx, .ref = ref_dx)

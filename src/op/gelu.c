@@ -52,26 +52,8 @@ static void ref_dx(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"approx", SL_ATTR_ENUM, "tanh", "tanh|erf"}, {0}};
 
-const struct sl_op sl_op_gelu = {
-    .name = "gelu",
-    .brief = "Gaussian error linear unit",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(gelu, "Gaussian error linear unit", "x", "y", .attrs = attrs, .infer = sl_op_infer_same,
+          .flops = flops, .grad = grad, .ref = ref)
 
-const struct sl_op sl_op_gelu_dx = {
-    .name = "gelu_dx",
-    .brief = "gradient of gelu",
-    .inputs = "dy x",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(gelu_dx, "gradient of gelu", "dy x", "dx", .attrs = attrs, .internal = true,
+          .infer = sl_op_infer_same, .flops = flops_dx, .ref = ref_dx)

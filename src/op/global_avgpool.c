@@ -26,16 +26,8 @@ static void ref(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_global_avgpool = {
-    .name = "global_avgpool",
-    .brief = "mean of each image plane",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(global_avgpool, "mean of each image plane", "x", "y", .infer = infer, .flops = flops,
+          .grad = grad, .ref = ref)
 
 static sl_err infer_dx(struct sl_infer *c) { return sl_op_infer_stated(c, 0); }
 
@@ -47,14 +39,5 @@ static void ref_dx(const struct sl_ref *r) {
 
 static const struct sl_attr_desc dx_attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_global_avgpool_dx = {
-    .name = "global_avgpool_dx",
-    .brief = "gradient of global_avgpool",
-    .inputs = "dy",
-    .outputs = "dx",
-    .attrs = dx_attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = sl_op_flops_elementwise,
-    .ref = ref_dx,
-};
+SL_OP_ROW(global_avgpool_dx, "gradient of global_avgpool", "dy", "dx", .attrs = dx_attrs,
+          .internal = true, .infer = infer_dx, .flops = sl_op_flops_elementwise, .ref = ref_dx)

@@ -24,15 +24,5 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_identity = {
-    .name = "identity",
-    .brief = "the tensor itself; dropout in an evaluation graph",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .is_view = true,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(identity, "the tensor itself; dropout in an evaluation graph", "x", "y", .attrs = attrs,
+          .is_view = true, .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)

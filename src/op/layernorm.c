@@ -67,18 +67,8 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"eps", SL_ATTR_FLOAT, "1e-5", NULL}, {0}};
 
-const struct sl_op sl_op_layernorm = {
-    .name = "layernorm",
-    .brief = "normalise over the last axis, scale and shift",
-    .inputs = "x w b?",
-    .outputs = "y mean rstd",
-    .attrs = attrs,
-    .exact_out = 6,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(layernorm, "normalise over the last axis, scale and shift", "x w b?", "y mean rstd",
+          .attrs = attrs, .exact_out = 6, .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
 /* dx = rstd * (g - mean_j(g) - xhat * mean_j(g * xhat)), g = dy * w */
 static sl_err infer_dx(struct sl_infer *c) {
@@ -102,16 +92,8 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_layernorm_dx = {
-    .name = "layernorm_dx",
-    .brief = "gradient of layernorm with respect to x",
-    .inputs = "dy x w mean rstd",
-    .outputs = "dx",
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops,
-    .ref = ref_dx,
-};
+SL_OP_ROW(layernorm_dx, "gradient of layernorm with respect to x", "dy x w mean rstd", "dx",
+          .internal = true, .infer = infer_dx, .flops = flops, .ref = ref_dx)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = (struct sl_shape){.rank = 1};
@@ -129,13 +111,5 @@ static void ref_dw(const struct sl_ref *r) {
                 r->in[0].f[i * n + j] * (r->in[1].f[i * n + j] - r->in[2].f[i]) * r->in[3].f[i];
 }
 
-const struct sl_op sl_op_layernorm_dw = {
-    .name = "layernorm_dw",
-    .brief = "gradient of layernorm with respect to w",
-    .inputs = "dy x mean rstd",
-    .outputs = "dw",
-    .internal = true,
-    .infer = infer_dw,
-    .flops = flops,
-    .ref = ref_dw,
-};
+SL_OP_ROW(layernorm_dw, "gradient of layernorm with respect to w", "dy x mean rstd", "dw",
+          .internal = true, .infer = infer_dw, .flops = flops, .ref = ref_dw)

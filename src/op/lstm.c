@@ -128,16 +128,6 @@ static void ref(const struct sl_ref *r) {
         }
 }
 
-const struct sl_op sl_op_lstm = {
-    .name = "lstm",
-    .brief = "one LSTM layer over a sequence",
-    .inputs = "x w_ih w_hh bias_ih? bias_hh? h0? c0?",
-    .outputs = "y c gates",
-    .grad_outputs = 2,
-    .layer = SL_LAYER_LSTM,
-    .exact_out = 7,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(lstm, "one LSTM layer over a sequence", "x w_ih w_hh bias_ih? bias_hh? h0? c0?",
+          "y c gates", .grad_outputs = 2, .layer = SL_LAYER_LSTM, .exact_out = 7, .infer = infer,
+          .flops = flops, .grad = grad, .ref = ref)

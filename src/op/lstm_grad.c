@@ -70,18 +70,9 @@ static void ref_dgates(const struct sl_ref *r) {
         }
 }
 
-const struct sl_op sl_op_lstm_dgates = {
-    .name = "lstm_dgates",
-    .brief = "gradient of an lstm's gates before their non-linearity, through time",
-    .inputs = "gates c w_hh c0? dy? dc?",
-    .outputs = "dgates dh0 dc0",
-    .internal = true,
-    .layer = SL_LAYER_LSTM,
-    .exact_out = 7,
-    .infer = infer_dgates,
-    .flops = flops_dgates,
-    .ref = ref_dgates,
-};
+SL_OP_ROW(lstm_dgates, "gradient of an lstm's gates before their non-linearity, through time",
+          "gates c w_hh c0? dy? dc?", "dgates dh0 dc0", .internal = true, .layer = SL_LAYER_LSTM,
+          .exact_out = 7, .infer = infer_dgates, .flops = flops_dgates, .ref = ref_dgates)
 
 /* Output at step t is y at step t-1; at step 0 it is h0, or zero without h0. */
 static void ref_hprev(const struct sl_ref *r) {
@@ -96,15 +87,6 @@ static void ref_hprev(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_lstm_hprev = {
-    .name = "lstm_hprev",
-    .brief = "the output of an lstm, shifted by one step",
-    .inputs = "y h0?",
-    .outputs = "shifted",
-    .internal = true,
-    .layer = SL_LAYER_LSTM,
-    .exact_out = 1,
-    .infer = sl_op_infer_same,
-    .flops = sl_op_flops_none,
-    .ref = ref_hprev,
-};
+SL_OP_ROW(lstm_hprev, "the output of an lstm, shifted by one step", "y h0?", "shifted",
+          .internal = true, .layer = SL_LAYER_LSTM, .exact_out = 1, .infer = sl_op_infer_same,
+          .flops = sl_op_flops_none, .ref = ref_hprev)

@@ -1,13 +1,18 @@
 /* matmul: y = a b + bias; a and b may each be transposed.
  *
  *   a    [..., m, k]    ta: [..., k, m]
- *   b    [k, n]         tb: [n, k];  or [..., k, n] with the leading sizes of a
+ *   b    [k, n]         tb: [n, k];  or [..., k, n]
  *   bias [n]
  *   y    [..., m, n]
  *
  * With a two-dimensional b (a weight), the leading sizes of a become rows of one large product.
+ * Other leading sizes broadcast as in numpy.matmul, and a vector is a row on the left side and a
+ * column on the right side. The kernels see equal leading sizes only: expand() repeats an operand
+ * whose leading sizes differ.
  */
 #include "op/common.h"
+
+#include "graph/graph.h"
 
 enum { TA, TB };
 
@@ -31,15 +36,31 @@ static struct sizes sizes_of(const struct sl_shape *a, const struct sl_shape *b,
     return s;
 }
 
-static sl_err check_shapes(const struct sl_infer *c) {
+/* A vector as a matrix: a row on the left, a column on the right. */
+static struct sl_shape matrix_of(const struct sl_shape *x, bool right) {
+    struct sl_shape matrix = *x;
+    if (x->rank == 1) {
+        sl_graph_shape_set(&matrix, right ? 0 : 1, sl_graph_shape_dim(x, 0));
+        sl_graph_shape_set(&matrix, right ? 1 : 0, (struct sl_dim){1, false});
+        matrix.rank = 2;
+    }
+    return matrix;
+}
+
+static struct sl_shape leading_of(const struct sl_shape *matrix) {
+    struct sl_shape rows = sl_op_shape_without_last(matrix);
+    return sl_op_shape_without_last(&rows);
+}
+
+/* The leading sizes of the result. */
+static sl_err check_shapes(const struct sl_infer *c, const struct sl_shape *a,
+                           const struct sl_shape *b, struct sl_shape *leading) {
     char left[SL_SHAPE_TEXT], right[SL_SHAPE_TEXT];
-    const struct sl_shape *a = &c->in[0], *b = &c->in[1];
-    sl_graph_shape_text(a, left);
-    sl_graph_shape_text(b, right);
-    if (a->rank < 2 || b->rank < 2)
-        return sl_graph_infer_fail(c, "both sides need rank 2 or more: %s x %s", left, right);
-    if (b->rank != 2 && b->rank != a->rank)
-        return sl_graph_infer_fail(c, "the right side must have rank 2 or %d: %s x %s", a->rank,
+    sl_graph_shape_text(&c->in[0], left);
+    sl_graph_shape_text(&c->in[1], right);
+    if (c->in[0].rank < 1 || c->in[1].rank < 1 || (c->attr[TA].i && c->in[0].rank < 2) ||
+        (c->attr[TB].i && c->in[1].rank < 2))
+        return sl_graph_infer_fail(c, "both sides need rank 1, or 2 to be transposed: %s x %s",
                                    left, right);
     struct sl_dim ka = sl_graph_shape_dim(a, c->attr[TA].i ? -2 : -1);
     struct sl_dim kb = sl_graph_shape_dim(b, c->attr[TB].i ? -1 : -2);
@@ -47,30 +68,75 @@ static sl_err check_shapes(const struct sl_infer *c) {
         return sl_graph_infer_fail(c, "inner sizes differ: %s%s x %s%s", left,
                                    c->attr[TA].i ? " transposed" : "", right,
                                    c->attr[TB].i ? " transposed" : "");
-    for (int i = 0; b->rank > 2 && i < a->rank - 2; i++)
-        if (!sl_graph_dim_equal(sl_graph_shape_dim(a, i), sl_graph_shape_dim(b, i)))
-            return sl_graph_infer_fail(c, "leading sizes differ: %s x %s", left, right);
-    if (c->attr[TA].i && b->rank == 2 && a->rank > 2)
-        return sl_graph_infer_fail(c, "ta needs a left side of rank 2: %s", left);
+    struct sl_shape la = leading_of(a), lb = leading_of(b);
+    if (sl_graph_shape_broadcast(&la, &lb, leading) != SL_OK)
+        return sl_graph_infer_fail(c, "leading sizes differ: %s x %s", left, right);
     return SL_OK;
 }
 
 static sl_err infer(struct sl_infer *c) {
-    SL_TRY(sl_op_need_float(c, 0));
-    SL_TRY(sl_op_need_float(c, 1));
-    SL_TRY(sl_op_need_float(c, 2));
-    SL_TRY(check_shapes(c));
-    struct sl_dim n = sl_graph_shape_dim(&c->in[1], c->attr[TB].i ? -2 : -1);
+    struct sl_shape a = matrix_of(&c->in[0], false), b = matrix_of(&c->in[1], true);
+    struct sl_shape *y = &c->out[0];
+    for (int i = 0; i < 3; i++)
+        SL_TRY(sl_op_need_float(c, i));
+    SL_TRY(check_shapes(c, &a, &b, y));
+    struct sl_dim n = sl_graph_shape_dim(&b, c->attr[TB].i ? -2 : -1);
     char bias[SL_SHAPE_TEXT];
-    if (c->present[2] &&
-        (c->in[2].rank != 1 || !sl_graph_dim_equal(sl_graph_shape_dim(&c->in[2], 0), n)))
+    if (c->present[2] && (c->in[2].rank != 1 || c->in[1].rank == 1 ||
+                          !sl_graph_dim_equal(sl_graph_shape_dim(&c->in[2], 0), n)))
         return sl_graph_infer_fail(c, "bias %s does not match %lld columns",
                                    sl_graph_shape_text(&c->in[2], bias), (long long)n.n);
-    c->out[0] = c->in[0];
-    sl_graph_shape_set(&c->out[0], c->out[0].rank - 2,
-                       sl_graph_shape_dim(&c->in[0], c->attr[TA].i ? -1 : -2));
-    sl_graph_shape_set(&c->out[0], c->out[0].rank - 1, n);
+    if (c->in[0].rank > 1)
+        sl_graph_shape_set(y, y->rank++, sl_graph_shape_dim(&a, c->attr[TA].i ? -1 : -2));
+    if (c->in[1].rank > 1)
+        sl_graph_shape_set(y, y->rank++, n);
     return SL_OK;
+}
+
+/* The operand as a matrix with these leading sizes. */
+static sl_err widen(struct sl_graph *graph, int *value, bool right,
+                    const struct sl_shape *leading) {
+    struct sl_shape x = sl_graph_value(graph, *value)->shape, matrix = matrix_of(&x, right);
+    union sl_attr attr = {.shape = matrix};
+    if (x.rank == 1)
+        SL_TRY(sl_graph_apply(graph, "reshape", 1, value, &attr, value));
+    attr.shape = *leading;
+    for (int i = -2; i < 0; i++)
+        sl_graph_shape_set(&attr.shape, attr.shape.rank++, sl_graph_shape_dim(&matrix, i));
+    if (sl_graph_shape_equal(&attr.shape, &matrix))
+        return SL_OK;
+    return sl_graph_apply(graph, "broadcast_to", 1, value, &attr, value);
+}
+
+/* Nothing to do (-1) if the kernels take these shapes as they are. */
+static sl_err expand(struct sl_graph *graph, const struct sl_node_spec *spec, int *out) {
+    struct sl_shape x[2], m[2], lead[2], leading;
+    int in[3] = {spec->in[0], spec->in[1], spec->in_count > 2 ? spec->in[2] : -1};
+    for (int i = 0; i < 2; i++) {
+        x[i] = sl_graph_value(graph, in[i])->shape;
+        m[i] = matrix_of(&x[i], i == 1);
+        lead[i] = leading_of(&m[i]);
+    }
+    bool rows = m[1].rank == 2 && (m[0].rank == 2 || !spec->attr[TA].i);
+    *out = -1;
+    if (x[0].rank > 1 && x[1].rank > 1 && (rows || sl_graph_shape_equal(&lead[0], &lead[1])))
+        return SL_OK;
+    SL_TRY(sl_graph_shape_broadcast(&lead[0], &lead[1], &leading));
+    SL_TRY(widen(graph, &in[0], false, rows ? &lead[0] : &leading));
+    SL_TRY(widen(graph, &in[1], true, rows ? &lead[1] : &leading));
+    struct sl_node_spec plain = *spec;
+    plain.in = in;
+    SL_TRY(sl_graph_node(graph, &plain, out));
+    if (x[0].rank > 1 && x[1].rank > 1)
+        return SL_OK;
+    union sl_attr attr = {.shape = sl_graph_value(graph, *out)->shape};
+    struct sl_shape *y = &attr.shape;
+    struct sl_dim n = sl_graph_shape_dim(y, -1);
+    y->rank -= (x[0].rank == 1) + (x[1].rank == 1);
+    if (x[0].rank == 1 && x[1].rank > 1)
+        sl_graph_shape_set(y, y->rank - 1, n);
+    y->batch &= (1u << y->rank) - 1;
+    return sl_graph_apply(graph, "reshape", 1, out, &attr, out);
 }
 
 static double flops(const struct sl_op_view *v) {
@@ -123,15 +189,6 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_matmul = {
-    .name = "matmul",
-    .brief = "matrix product, batched, either side transposed, with a bias",
-    .inputs = "a b bias?",
-    .outputs = "y",
-    .attrs = attrs,
-    .layer = SL_LAYER_PRODUCT,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(matmul, "matrix product, batched, either side transposed, with a bias", "a b bias?", "y",
+          .attrs = attrs, .layer = SL_LAYER_PRODUCT, .infer = infer, .flops = flops, .grad = grad,
+          .ref = ref, .expand = expand)

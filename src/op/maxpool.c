@@ -68,17 +68,8 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {WINDOW, {0}};
 
-const struct sl_op sl_op_maxpool = {
-    .name = "maxpool",
-    .brief = "largest element of each window of an image",
-    .inputs = "x",
-    .outputs = "y index",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(maxpool, "largest element of each window of an image", "x", "y index", .attrs = attrs,
+          .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
 static sl_err infer_dx(struct sl_infer *c) { return sl_op_infer_stated(c, 0); }
 
@@ -98,14 +89,5 @@ static void ref_dx(const struct sl_ref *r) {
 /* The reference needs only the index; a device kernel uses the window to find its outputs. */
 static const struct sl_attr_desc dx_attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, WINDOW, {0}};
 
-const struct sl_op sl_op_maxpool_dx = {
-    .name = "maxpool_dx",
-    .brief = "gradient of maxpool",
-    .inputs = "dy index",
-    .outputs = "dx",
-    .attrs = dx_attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(maxpool_dx, "gradient of maxpool", "dy index", "dx", .attrs = dx_attrs, .internal = true,
+          .infer = infer_dx, .flops = flops_dx, .ref = ref_dx)

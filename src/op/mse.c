@@ -33,19 +33,8 @@ static void ref(const struct sl_ref *r) {
     r->out[0].f[0] = total / (double)count;
 }
 
-const struct sl_op sl_op_mse = {
-    .name = "mse",
-    .brief = "mean squared error",
-    .inputs = "x target",
-    .outputs = "loss",
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-    .is_loss = true,
-    .count_input = -1,
-    .count_attr = -1,
-};
+SL_OP_ROW(mse, "mean squared error", "x target", "loss", .infer = infer, .flops = flops,
+          .grad = grad, .ref = ref, .is_loss = true, .count_input = -1, .count_attr = -1)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[1];
@@ -61,13 +50,5 @@ static void ref_dx(const struct sl_ref *r) {
         r->out[0].f[i] = factor * (r->in[1].f[i] - r->in[2].f[i]);
 }
 
-const struct sl_op sl_op_mse_dx = {
-    .name = "mse_dx",
-    .brief = "gradient of mse with respect to its first input",
-    .inputs = "dloss x target",
-    .outputs = "dx",
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(mse_dx, "gradient of mse with respect to its first input", "dloss x target", "dx",
+          .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_dx)

@@ -11,13 +11,5 @@ static double product(double a, double b) { return a * b; }
 
 static void ref(const struct sl_ref *r) { sl_op_ref_zip_broadcast(r, product); }
 
-const struct sl_op sl_op_mul = {
-    .name = "mul",
-    .brief = "a * b with broadcasting",
-    .inputs = "a b",
-    .outputs = "y",
-    .infer = sl_op_infer_broadcast,
-    .flops = sl_op_flops_elementwise,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(mul, "a * b with broadcasting", "a b", "y", .infer = sl_op_infer_broadcast,
+          .flops = sl_op_flops_elementwise, .grad = grad, .ref = ref)

@@ -52,23 +52,11 @@ static void ref_argmin(const struct sl_ref *r) { ref_arg(r, -1); }
 static const struct sl_attr_desc attrs_arg[] = {
     {"axis", SL_ATTR_INT, "-1", NULL}, {"keep", SL_ATTR_BOOL, "0", NULL}, {0}};
 
-const struct sl_op sl_op_argmax = {.name = "argmax",
-                                   .brief = "place of the maximum along an axis",
-                                   .inputs = "x",
-                                   .outputs = "y",
-                                   .attrs = attrs_arg,
-                                   .infer = infer_arg,
-                                   .flops = flops_in,
-                                   .ref = ref_argmax};
+SL_OP_ROW(argmax, "place of the maximum along an axis", "x", "y", .attrs = attrs_arg,
+          .infer = infer_arg, .flops = flops_in, .ref = ref_argmax)
 
-const struct sl_op sl_op_argmin = {.name = "argmin",
-                                   .brief = "place of the minimum along an axis",
-                                   .inputs = "x",
-                                   .outputs = "y",
-                                   .attrs = attrs_arg,
-                                   .infer = infer_arg,
-                                   .flops = flops_in,
-                                   .ref = ref_argmin};
+SL_OP_ROW(argmin, "place of the minimum along an axis", "x", "y", .attrs = attrs_arg,
+          .infer = infer_arg, .flops = flops_in, .ref = ref_argmin)
 
 /* ---- cumsum ---- */
 
@@ -103,15 +91,9 @@ static const struct sl_attr_desc attrs_cumsum[] = {{"axis", SL_ATTR_INT, "-1", N
                                                    {"reverse", SL_ATTR_BOOL, "0", NULL},
                                                    {0}};
 
-const struct sl_op sl_op_cumsum = {.name = "cumsum",
-                                   .brief = "running sum along an axis",
-                                   .inputs = "x",
-                                   .outputs = "y",
-                                   .attrs = attrs_cumsum,
-                                   .infer = infer_cumsum,
-                                   .flops = sl_op_flops_elementwise,
-                                   .grad = grad_cumsum,
-                                   .ref = ref_cumsum};
+SL_OP_ROW(cumsum, "running sum along an axis", "x", "y", .attrs = attrs_cumsum,
+          .infer = infer_cumsum, .flops = sl_op_flops_elementwise, .grad = grad_cumsum,
+          .ref = ref_cumsum)
 
 /* ---- topk: the gradient of a value goes to its place ---- */
 

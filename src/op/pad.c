@@ -103,30 +103,16 @@ static const struct sl_attr_desc attrs_pad[] = {PAD_ATTRS, {0}};
 static const struct sl_attr_desc attrs_dx[] = {
     PAD_ATTRS, {"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_pad = {.name = "pad",
-                                .brief = "x with a margin: constant, reflected or its edge",
-                                .inputs = "x",
-                                .outputs = "y",
-                                .attrs = attrs_pad,
-                                .infer = infer_pad,
-                                .flops = sl_op_flops_none,
-                                .grad = grad_pad,
-                                .ref = ref_pad};
+SL_OP_ROW(pad, "x with a margin: constant, reflected or its edge", "x", "y", .attrs = attrs_pad,
+          .infer = infer_pad, .flops = sl_op_flops_none, .grad = grad_pad, .ref = ref_pad)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->attr[SHAPE].shape;
     return SL_OK;
 }
 
-const struct sl_op sl_op_pad_dx = {.name = "pad_dx",
-                                   .brief = "gradient of pad",
-                                   .inputs = "dy",
-                                   .outputs = "dx",
-                                   .attrs = attrs_dx,
-                                   .internal = true,
-                                   .infer = infer_dx,
-                                   .flops = sl_op_flops_none,
-                                   .ref = ref_pad_dx};
+SL_OP_ROW(pad_dx, "gradient of pad", "dy", "dx", .attrs = attrs_dx, .internal = true,
+          .infer = infer_dx, .flops = sl_op_flops_none, .ref = ref_pad_dx)
 
 /* ---- roll and flip ---- */
 
@@ -199,22 +185,8 @@ static const struct sl_attr_desc attrs_roll[] = {
     {"shift", SL_ATTR_INTS, NULL, NULL}, {"axes", SL_ATTR_INTS, NULL, NULL}, {0}};
 static const struct sl_attr_desc attrs_flip[] = {{"axes", SL_ATTR_INTS, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_roll = {.name = "roll",
-                                 .brief = "shifts along axes, around the end",
-                                 .inputs = "x",
-                                 .outputs = "y",
-                                 .attrs = attrs_roll,
-                                 .infer = infer_roll,
-                                 .flops = sl_op_flops_none,
-                                 .grad = grad_roll,
-                                 .ref = ref_roll};
+SL_OP_ROW(roll, "shifts along axes, around the end", "x", "y", .attrs = attrs_roll,
+          .infer = infer_roll, .flops = sl_op_flops_none, .grad = grad_roll, .ref = ref_roll)
 
-const struct sl_op sl_op_flip = {.name = "flip",
-                                 .brief = "turns axes around",
-                                 .inputs = "x",
-                                 .outputs = "y",
-                                 .attrs = attrs_flip,
-                                 .infer = infer_flip,
-                                 .flops = sl_op_flops_none,
-                                 .grad = grad_flip,
-                                 .ref = ref_flip};
+SL_OP_ROW(flip, "turns axes around", "x", "y", .attrs = attrs_flip, .infer = infer_flip,
+          .flops = sl_op_flops_none, .grad = grad_flip, .ref = ref_flip)

@@ -118,29 +118,11 @@ static void fold(const struct sl_ref *r, const struct sl_array *x, fold_fn *f, d
     }
 }
 
-const struct sl_op sl_op_reduce_mean = {
-    .name = "reduce_mean",
-    .brief = "mean over some axes [all]",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad_mean,
-    .ref = ref_mean,
-};
+SL_OP_ROW(reduce_mean, "mean over some axes [all]", "x", "y", .attrs = attrs, .infer = infer,
+          .flops = flops, .grad = grad_mean, .ref = ref_mean)
 
-const struct sl_op sl_op_reduce_sum = {
-    .name = "reduce_sum",
-    .brief = "sum over some axes [all]",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad_sum,
-    .ref = ref_sum,
-};
+SL_OP_ROW(reduce_sum, "sum over some axes [all]", "x", "y", .attrs = attrs, .infer = infer,
+          .flops = flops, .grad = grad_sum, .ref = ref_sum)
 
 /* ---- max, min: ties share the gradient, as in torch.amax ---- */
 
@@ -211,17 +193,8 @@ static void fold_twice(const struct sl_ref *r, fold_fn *first, fold_fn *second) 
 
 static void ref_max_dx(const struct sl_ref *r) { fold_twice(r, count_ties, spread_ties); }
 
-const struct sl_op sl_op_reduce_max_dx = {
-    .name = "reduce_max_dx",
-    .brief = "gradient of reduce_max and reduce_min",
-    .inputs = "dy x y",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_max_dx,
-};
+SL_OP_ROW(reduce_max_dx, "gradient of reduce_max and reduce_min", "dy x y", "dx", .attrs = attrs,
+          .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_max_dx)
 
 /* ---- var: sum of (x - mean)^2 over (n - correction) ---- */
 
@@ -288,14 +261,5 @@ static void spread_off(const struct sl_ref *r, int64_t wide, int64_t narrow, dou
 
 static void ref_var_dx(const struct sl_ref *r) { fold_twice(r, add_other, spread_off); }
 
-const struct sl_op sl_op_reduce_var_dx = {
-    .name = "reduce_var_dx",
-    .brief = "gradient of reduce_var",
-    .inputs = "dy x",
-    .outputs = "dx",
-    .attrs = attrs_var,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_var_dx,
-};
+SL_OP_ROW(reduce_var_dx, "gradient of reduce_var", "dy x", "dx", .attrs = attrs_var,
+          .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_var_dx)

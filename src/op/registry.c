@@ -9,6 +9,8 @@
 #define ROWS(ROW) \
     ROW(sl_op_abs, "Abs", "torch.abs") \
     ROW(sl_op_abs_dx, NULL, NULL) \
+    ROW(sl_op_adaptive_avgpool, NULL, "torch.nn.functional.adaptive_avg_pool2d") \
+    ROW(sl_op_adaptive_avgpool_dx, NULL, NULL) \
     ROW(sl_op_add, "Add", "torch.add") \
     ROW(sl_op_alpha_dropout, NULL, "torch.nn.functional.alpha_dropout") \
     ROW(sl_op_alpha_dropout_dx, NULL, NULL) \
@@ -32,9 +34,13 @@
     ROW(sl_op_clamp, "Clip", "torch.clamp") \
     ROW(sl_op_clamp_dx, NULL, NULL) \
     ROW(sl_op_concat, "Concat", "torch.cat") \
+    ROW(sl_op_contrastive, NULL, NULL) \
+    ROW(sl_op_contrastive_dx, NULL, NULL) \
+    ROW(sl_op_conv1d, "Conv", "torch.nn.functional.conv1d") \
     ROW(sl_op_conv2d, "Conv", "torch.nn.functional.conv2d") \
     ROW(sl_op_conv2d_dw, NULL, NULL) \
     ROW(sl_op_conv2d_dx, NULL, NULL) \
+    ROW(sl_op_conv_transpose2d, "ConvTranspose", "torch.nn.functional.conv_transpose2d") \
     ROW(sl_op_cos, "Cos", "torch.cos") \
     ROW(sl_op_cos_dx, NULL, NULL) \
     ROW(sl_op_cross_entropy, "SoftmaxCrossEntropyLoss", "torch.nn.functional.cross_entropy") \
@@ -46,6 +52,7 @@
     ROW(sl_op_dot_interaction, NULL, NULL) \
     ROW(sl_op_dot_interaction_dx, NULL, NULL) \
     ROW(sl_op_dropout, "Dropout", "torch.nn.functional.dropout") \
+    ROW(sl_op_einsum, "Einsum", "torch.einsum") \
     ROW(sl_op_elu, "Elu", "torch.nn.functional.elu") \
     ROW(sl_op_elu_dx, NULL, NULL) \
     ROW(sl_op_embed, "Gather", "torch.nn.functional.embedding") \
@@ -58,6 +65,8 @@
     ROW(sl_op_exp, "Exp", "torch.exp") \
     ROW(sl_op_exp_dx, NULL, NULL) \
     ROW(sl_op_flip, "Slice", "torch.flip") \
+    ROW(sl_op_focal, NULL, NULL) \
+    ROW(sl_op_focal_dx, NULL, NULL) \
     ROW(sl_op_gather, "GatherElements", "torch.gather") \
     ROW(sl_op_gather_dx, NULL, NULL) \
     ROW(sl_op_gelu, "Gelu", "torch.nn.functional.gelu") \
@@ -66,11 +75,23 @@
     ROW(sl_op_global_avgpool_dx, NULL, NULL) \
     ROW(sl_op_greater, "Greater", "torch.gt") \
     ROW(sl_op_greater_equal, "GreaterOrEqual", "torch.ge") \
+    ROW(sl_op_grouped_matmul, NULL, NULL) \
+    ROW(sl_op_grouped_matmul_dw, NULL, NULL) \
+    ROW(sl_op_groupnorm, "GroupNormalization", "torch.nn.functional.group_norm") \
+    ROW(sl_op_groupnorm_dw, NULL, NULL) \
+    ROW(sl_op_groupnorm_dx, NULL, NULL) \
     ROW(sl_op_hardswish, "HardSwish", "torch.nn.functional.hardswish") \
     ROW(sl_op_hardswish_dx, NULL, NULL) \
+    ROW(sl_op_huber, NULL, "torch.nn.functional.huber_loss") \
+    ROW(sl_op_huber_dx, NULL, NULL) \
     ROW(sl_op_identity, "Identity", "torch.clone") \
     ROW(sl_op_index_select, "Gather", "torch.index_select") \
     ROW(sl_op_index_select_dx, NULL, NULL) \
+    ROW(sl_op_instancenorm, "InstanceNormalization", "torch.nn.functional.instance_norm") \
+    ROW(sl_op_kl, NULL, "torch.nn.functional.kl_div") \
+    ROW(sl_op_kl_dx, NULL, NULL) \
+    ROW(sl_op_l1, NULL, "torch.nn.functional.l1_loss") \
+    ROW(sl_op_l1_dx, NULL, NULL) \
     ROW(sl_op_layernorm, "LayerNormalization", "torch.nn.functional.layer_norm") \
     ROW(sl_op_layernorm_dw, NULL, NULL) \
     ROW(sl_op_layernorm_dx, NULL, NULL) \
@@ -102,11 +123,21 @@
     ROW(sl_op_min_db, NULL, NULL) \
     ROW(sl_op_mish, "Mish", "torch.nn.functional.mish") \
     ROW(sl_op_mish_dx, NULL, NULL) \
+    ROW(sl_op_moe_balance, NULL, NULL) \
+    ROW(sl_op_moe_balance_eval, NULL, NULL) \
+    ROW(sl_op_moe_combine, NULL, NULL) \
+    ROW(sl_op_moe_combine_dw, NULL, NULL) \
+    ROW(sl_op_moe_combine_dx, NULL, NULL) \
+    ROW(sl_op_moe_dispatch, NULL, NULL) \
+    ROW(sl_op_moe_load, NULL, NULL) \
+    ROW(sl_op_moe_slots, NULL, NULL) \
     ROW(sl_op_mse, NULL, "torch.nn.functional.mse_loss") \
     ROW(sl_op_mse_dx, NULL, NULL) \
     ROW(sl_op_mul, "Mul", "torch.mul") \
     ROW(sl_op_neg, "Neg", "torch.neg") \
     ROW(sl_op_neg_dx, NULL, NULL) \
+    ROW(sl_op_nll, "NegativeLogLikelihoodLoss", "torch.nn.functional.nll_loss") \
+    ROW(sl_op_nll_dx, NULL, NULL) \
     ROW(sl_op_offset, "Add", "torch.add") \
     ROW(sl_op_offset_dx, NULL, NULL) \
     ROW(sl_op_one_hot, "OneHot", "torch.nn.functional.one_hot") \
@@ -124,6 +155,8 @@
     ROW(sl_op_reduce_sum, "ReduceSum", "torch.sum") \
     ROW(sl_op_reduce_var, NULL, "torch.var") \
     ROW(sl_op_reduce_var_dx, NULL, NULL) \
+    ROW(sl_op_relative_bias, NULL, NULL) \
+    ROW(sl_op_relative_bias_dw, NULL, NULL) \
     ROW(sl_op_relu, "Relu", "torch.nn.functional.relu") \
     ROW(sl_op_relu_dx, NULL, NULL) \
     ROW(sl_op_reshape, "Reshape", "torch.reshape") \

@@ -18,24 +18,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, forward); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-const struct sl_op sl_op_relu = {
-    .name = "relu",
-    .brief = "max(x, 0)",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(relu, "max(x, 0)", "x", "y", .infer = sl_op_infer_same, .flops = flops, .grad = grad,
+          .ref = ref)
 
-const struct sl_op sl_op_relu_dx = {
-    .name = "relu_dx",
-    .brief = "gradient of relu",
-    .inputs = "dy y",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(relu_dx, "gradient of relu", "dy y", "dx", .internal = true, .infer = sl_op_infer_same,
+          .flops = flops_dx, .ref = ref_dx)

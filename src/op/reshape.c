@@ -32,15 +32,5 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_reshape = {
-    .name = "reshape",
-    .brief = "the same elements under another shape",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .is_view = true,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(reshape, "the same elements under another shape", "x", "y", .attrs = attrs,
+          .is_view = true, .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)

@@ -54,18 +54,8 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"eps", SL_ATTR_FLOAT, "1e-5", NULL}, {0}};
 
-const struct sl_op sl_op_rmsnorm = {
-    .name = "rmsnorm",
-    .brief = "divide by the root mean square of the last axis, scale",
-    .inputs = "x w?",
-    .outputs = "y rstd",
-    .attrs = attrs,
-    .exact_out = 2,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(rmsnorm, "divide by the root mean square of the last axis, scale", "x w?", "y rstd",
+          .attrs = attrs, .exact_out = 2, .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
 /* dx = rstd (g - xhat mean_j(g xhat)), g = dy w, xhat = x rstd */
 static sl_err infer_dx(struct sl_infer *c) {
@@ -90,16 +80,8 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_rmsnorm_dx = {
-    .name = "rmsnorm_dx",
-    .brief = "gradient of rmsnorm with respect to x",
-    .inputs = "dy x rstd w?",
-    .outputs = "dx",
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(rmsnorm_dx, "gradient of rmsnorm with respect to x", "dy x rstd w?", "dx",
+          .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_dx)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = (struct sl_shape){.rank = 1};
@@ -119,13 +101,5 @@ static void ref_dw(const struct sl_ref *r) {
                 r->in[0].f[i * rows.n + j] * r->in[1].f[i * rows.n + j] * r->in[2].f[i];
 }
 
-const struct sl_op sl_op_rmsnorm_dw = {
-    .name = "rmsnorm_dw",
-    .brief = "gradient of rmsnorm with respect to w",
-    .inputs = "dy x rstd",
-    .outputs = "dw",
-    .internal = true,
-    .infer = infer_dw,
-    .flops = flops_dw,
-    .ref = ref_dw,
-};
+SL_OP_ROW(rmsnorm_dw, "gradient of rmsnorm with respect to w", "dy x rstd", "dw", .internal = true,
+          .infer = infer_dw, .flops = flops_dw, .ref = ref_dw)

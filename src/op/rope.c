@@ -75,14 +75,5 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_rope = {
-    .name = "rope",
-    .brief = "rotary position embedding",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(rope, "rotary position embedding", "x", "y", .attrs = attrs, .infer = infer,
+          .flops = flops, .grad = grad, .ref = ref)

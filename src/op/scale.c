@@ -14,14 +14,5 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"by", SL_ATTR_FLOAT, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_scale = {
-    .name = "scale",
-    .brief = "x times a constant",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = sl_op_infer_same,
-    .flops = sl_op_flops_elementwise,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(scale, "x times a constant", "x", "y", .attrs = attrs, .infer = sl_op_infer_same,
+          .flops = sl_op_flops_elementwise, .grad = grad, .ref = ref)

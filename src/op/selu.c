@@ -25,24 +25,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, forward); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-const struct sl_op sl_op_selu = {
-    .name = "selu",
-    .brief = "self-normalising exponential linear unit",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(selu, "self-normalising exponential linear unit", "x", "y", .infer = sl_op_infer_same,
+          .flops = flops, .grad = grad, .ref = ref)
 
-const struct sl_op sl_op_selu_dx = {
-    .name = "selu_dx",
-    .brief = "gradient of selu",
-    .inputs = "dy x",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(selu_dx, "gradient of selu", "dy x", "dx", .internal = true, .infer = sl_op_infer_same,
+          .flops = flops_dx, .ref = ref_dx)

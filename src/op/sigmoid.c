@@ -20,24 +20,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, forward); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-const struct sl_op sl_op_sigmoid = {
-    .name = "sigmoid",
-    .brief = "logistic function",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(sigmoid, "logistic function", "x", "y", .infer = sl_op_infer_same, .flops = flops,
+          .grad = grad, .ref = ref)
 
-const struct sl_op sl_op_sigmoid_dx = {
-    .name = "sigmoid_dx",
-    .brief = "gradient of sigmoid",
-    .inputs = "dy y",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(sigmoid_dx, "gradient of sigmoid", "dy y", "dx", .internal = true,
+          .infer = sl_op_infer_same, .flops = flops_dx, .ref = ref_dx)

@@ -60,17 +60,8 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_slice = {
-    .name = "slice",
-    .brief = "items [from, to) of one axis",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(slice, "items [from, to) of one axis", "x", "y", .attrs = attrs, .infer = infer,
+          .flops = sl_op_flops_none, .grad = grad, .ref = ref)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->attr[2].shape;
@@ -95,14 +86,6 @@ static const struct sl_attr_desc attrs_dx[] = {
     {0},
 };
 
-const struct sl_op sl_op_slice_dx = {
-    .name = "slice_dx",
-    .brief = "gradient of slice: padded with zeros to a shape",
-    .inputs = "dy",
-    .outputs = "dx",
-    .attrs = attrs_dx,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = sl_op_flops_none,
-    .ref = ref_dx,
-};
+SL_OP_ROW(slice_dx, "gradient of slice: padded with zeros to a shape", "dy", "dx",
+          .attrs = attrs_dx, .internal = true, .infer = infer_dx, .flops = sl_op_flops_none,
+          .ref = ref_dx)

@@ -85,46 +85,14 @@ static void ref_log_dx(const struct sl_ref *r) {
     }
 }
 
-const struct sl_op sl_op_log_softmax = {
-    .name = "log_softmax",
-    .brief = "logarithm of softmax over the last axis",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = infer,
-    .flops = flops,
-    .grad = grad_log,
-    .ref = ref_log,
-};
+SL_OP_ROW(log_softmax, "logarithm of softmax over the last axis", "x", "y", .infer = infer,
+          .flops = flops, .grad = grad_log, .ref = ref_log)
 
-const struct sl_op sl_op_log_softmax_dx = {
-    .name = "log_softmax_dx",
-    .brief = "gradient of log_softmax",
-    .inputs = "dy y",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .ref = ref_log_dx,
-};
+SL_OP_ROW(log_softmax_dx, "gradient of log_softmax", "dy y", "dx", .internal = true,
+          .infer = sl_op_infer_same, .flops = flops, .ref = ref_log_dx)
 
-const struct sl_op sl_op_softmax = {
-    .name = "softmax",
-    .brief = "exponentials over the last axis that sum to 1",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = infer,
-    .flops = flops,
-    .grad = grad_softmax,
-    .ref = ref_softmax,
-};
+SL_OP_ROW(softmax, "exponentials over the last axis that sum to 1", "x", "y", .infer = infer,
+          .flops = flops, .grad = grad_softmax, .ref = ref_softmax)
 
-const struct sl_op sl_op_softmax_dx = {
-    .name = "softmax_dx",
-    .brief = "gradient of softmax",
-    .inputs = "dy y",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .ref = ref_softmax_dx,
-};
+SL_OP_ROW(softmax_dx, "gradient of softmax", "dy y", "dx", .internal = true,
+          .infer = sl_op_infer_same, .flops = flops, .ref = ref_softmax_dx)

@@ -62,16 +62,6 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-const struct sl_op sl_op_split = {
-    .name = "split",
-    .brief = "divide one axis into equal parts, one output per part",
-    .inputs = "x",
-    .outputs = "y0 y1 y2 y3 y4 y5",
-    .grad_outputs = SL_MAX_OUT,
-    .attrs = attrs,
-    .is_split = true,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(split, "divide one axis into equal parts, one output per part", "x", "y0 y1 y2 y3 y4 y5",
+          .grad_outputs = SL_MAX_OUT, .attrs = attrs, .is_split = true, .infer = infer,
+          .flops = sl_op_flops_none, .grad = grad, .ref = ref)

@@ -11,13 +11,5 @@ static double difference(double a, double b) { return a - b; }
 
 static void ref(const struct sl_ref *r) { sl_op_ref_zip_broadcast(r, difference); }
 
-const struct sl_op sl_op_sub = {
-    .name = "sub",
-    .brief = "a - b with broadcasting",
-    .inputs = "a b",
-    .outputs = "y",
-    .infer = sl_op_infer_broadcast,
-    .flops = sl_op_flops_elementwise,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(sub, "a - b with broadcasting", "a b", "y", .infer = sl_op_infer_broadcast,
+          .flops = sl_op_flops_elementwise, .grad = grad, .ref = ref)

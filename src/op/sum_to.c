@@ -37,14 +37,5 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-const struct sl_op sl_op_sum_to = {
-    .name = "sum_to",
-    .brief = "sum over broadcast axes down to a shape",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(sum_to, "sum over broadcast axes down to a shape", "x", "y", .attrs = attrs,
+          .infer = infer, .flops = flops, .grad = grad, .ref = ref)

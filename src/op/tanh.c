@@ -18,24 +18,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, tanh); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-const struct sl_op sl_op_tanh = {
-    .name = "tanh",
-    .brief = "hyperbolic tangent",
-    .inputs = "x",
-    .outputs = "y",
-    .infer = sl_op_infer_same,
-    .flops = flops,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(tanh, "hyperbolic tangent", "x", "y", .infer = sl_op_infer_same, .flops = flops,
+          .grad = grad, .ref = ref)
 
-const struct sl_op sl_op_tanh_dx = {
-    .name = "tanh_dx",
-    .brief = "gradient of tanh",
-    .inputs = "dy y",
-    .outputs = "dx",
-    .internal = true,
-    .infer = sl_op_infer_same,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(tanh_dx, "gradient of tanh", "dy y", "dx", .internal = true, .infer = sl_op_infer_same,
+          .flops = flops_dx, .ref = ref_dx)

@@ -35,17 +35,8 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"factor", SL_ATTR_INTS, "2,2", NULL}, {0}};
 
-const struct sl_op sl_op_upsample = {
-    .name = "upsample",
-    .brief = "larger images, nearest neighbour",
-    .inputs = "x",
-    .outputs = "y",
-    .attrs = attrs,
-    .infer = infer,
-    .flops = sl_op_flops_none,
-    .grad = grad,
-    .ref = ref,
-};
+SL_OP_ROW(upsample, "larger images, nearest neighbour", "x", "y", .attrs = attrs, .infer = infer,
+          .flops = sl_op_flops_none, .grad = grad, .ref = ref)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[0];
@@ -63,14 +54,5 @@ static void ref_dx(const struct sl_ref *r) {
         r->out[0].f[source(&r->in[0].shape, r->attr[0].ints.at, i)] += r->in[0].f[i];
 }
 
-const struct sl_op sl_op_upsample_dx = {
-    .name = "upsample_dx",
-    .brief = "gradient of upsample: the sum of each block",
-    .inputs = "dy",
-    .outputs = "dx",
-    .attrs = attrs,
-    .internal = true,
-    .infer = infer_dx,
-    .flops = flops_dx,
-    .ref = ref_dx,
-};
+SL_OP_ROW(upsample_dx, "gradient of upsample: the sum of each block", "dy", "dx", .attrs = attrs,
+          .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_dx)

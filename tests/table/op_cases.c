@@ -10,12 +10,13 @@
 extern const struct sl_op_group sl_op_cases_basic;
 extern const struct sl_op_group sl_op_cases_image;
 extern const struct sl_op_group sl_op_cases_index;
+extern const struct sl_op_group sl_op_cases_layers;
 extern const struct sl_op_group sl_op_cases_pointwise;
 extern const struct sl_op_group sl_op_cases_sequence;
 
 const struct sl_op_group *const sl_op_groups[] = {
-    &sl_op_cases_basic,     &sl_op_cases_image,    &sl_op_cases_index,
-    &sl_op_cases_pointwise, &sl_op_cases_sequence,
+    &sl_op_cases_basic,  &sl_op_cases_image,     &sl_op_cases_index,
+    &sl_op_cases_layers, &sl_op_cases_pointwise, &sl_op_cases_sequence,
 };
 const int sl_op_group_count = SL_COUNT(sl_op_groups);
 
@@ -109,6 +110,10 @@ static void fill(const struct sl_case_input *in, const struct sl_array *array, u
             array->f[i] = sl_case_float(in, stream, i, count);
         else if (in->role == SL_CASE_MASK)
             array->i[i] = mask_at(i / columns, i % columns, columns, stream);
+        else if (in->role == SL_CASE_SLOTS)
+            array->i[i] = i % 5 == 4 ? -1 : (int32_t)sl_rng_permute(SEED, stream, i, count);
+        else if (in->role == SL_CASE_RANGES)
+            array->i[i] = (const int32_t[]){0, 2, 2, 2, 2, 4}[i % 6];
         else if (in->mark && i % 3 == 1)
             array->i[i] = (int32_t)in->mark;
         else
@@ -129,6 +134,8 @@ static sl_err add_source(struct sl_graph *graph, const struct sl_case_input *in,
     case SL_CASE_PARAM: return sl_graph_param(graph, name, shape, zero, out);
     case SL_CASE_STATE: return sl_graph_state(graph, name, shape, zero, out);
     case SL_CASE_INT:
+    case SL_CASE_SLOTS:
+    case SL_CASE_RANGES:
     case SL_CASE_MASK: return sl_graph_input(graph, name, SL_INT, shape, in->below, out);
     case SL_CASE_ABSENT: *out = -1; return SL_OK;
     default: return sl_graph_input(graph, name, SL_FLOAT, shape, 0, out);

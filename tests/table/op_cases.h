@@ -26,8 +26,15 @@ enum sl_case_role {
     SL_CASE_STATE, /* running statistics */
     SL_CASE_INT,
     SL_CASE_MASK,   /* ints 0 or 1; rows alternate: ending in zeros, all ones, mixed, all zeros */
+    SL_CASE_SLOTS,  /* ints: a permutation, every fifth is -1 instead */
+    SL_CASE_RANGES, /* ints [3,2]: 0 2, 2 2, 2 4 */
     SL_CASE_ABSENT, /* optional input left out */
 };
+
+static inline bool sl_case_is_int(enum sl_case_role role) {
+    return role == SL_CASE_INT || role == SL_CASE_MASK || role == SL_CASE_SLOTS ||
+           role == SL_CASE_RANGES;
+}
 
 struct sl_case_input {
     enum sl_case_role role;
@@ -55,6 +62,10 @@ struct sl_case_input {
     { SL_CASE_INT, shape_, 0, 0, below_, mark_ }
 #define SL_M(shape_)                                                                               \
     { SL_CASE_MASK, shape_, 0, 0, 2, 0 }
+#define SL_P(shape_)                                                                               \
+    { SL_CASE_SLOTS, shape_, 0, 0, 0, 0 }
+#define SL_R(shape_)                                                                               \
+    { SL_CASE_RANGES, shape_, 0, 0, 0, 0 }
 #define SL_ABSENT                                                                                  \
     { SL_CASE_ABSENT, "", 0, 0, 0, 0 }
 

@@ -60,7 +60,7 @@ static void try_other_type(const struct sl_op_case *the, int input) {
     struct sl_case_input in[SL_CASE_MAX_IN];
     const struct sl_op *op = sl_op_find(sl_str(the->op));
     memcpy(in, the->in, sizeof in);
-    in[input].role = in[input].role == SL_CASE_INT ? SL_CASE_DATA : SL_CASE_INT;
+    in[input].role = sl_case_is_int(in[input].role) ? SL_CASE_DATA : SL_CASE_INT;
     struct sl_graph *graph = sl_graph_open("type", sl_op_find);
     sl_err err = sl_case_apply(graph, op, in, the->attrs);
     if (err != SL_ERR_INPUT)

@@ -13,11 +13,13 @@ KERNELS(attention_grad);
 KERNELS(conv2d);
 KERNELS(conv2d_dw);
 KERNELS(conv2d_dx);
+KERNELS(grouped);
 KERNELS(lstm);
 KERNELS(lstm_grad);
 KERNELS(matmul);
 
 /* device/cpu/pointwise: ops that read each element a few times; bound by memory. */
+KERNELS(adaptive);
 KERNELS(batchnorm);
 KERNELS(bf16);
 KERNELS(binary);
@@ -26,10 +28,12 @@ KERNELS(dropout);
 KERNELS(elementwise);
 KERNELS(embed);
 KERNELS(extrema);
+KERNELS(groupnorm);
 KERNELS(image);
 KERNELS(index);
 KERNELS(interaction);
 KERNELS(loss);
+KERNELS(moe);
 KERNELS(norm);
 KERNELS(norm_dw);
 KERNELS(order);

@@ -1,4 +1,4 @@
-/* cross_entropy, mse, bce_with_logits and their gradients.
+/* cross_entropy, mse, bce_with_logits, nll, the losses of op/losses.c, and their gradients.
  *
  * A loss is the mean of many terms. Terms of rows or blocks are stored in scratch and added in
  * order, in double. cross_entropy reads a row once, in pieces that fit the L1 cache: it finds the
@@ -7,6 +7,7 @@
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/pointwise/runs.h"
 #include "device/cpu/pointwise/zip.h"
+#include "device/cpu/vec_log.h"
 
 enum { PIECE = 1024 };
 enum { CE_IGNORE, CE_SMOOTHING };
@@ -171,6 +172,99 @@ ZIP_OF(mse_dx, 1, 2, mse_slope, mse_numbers)
 ZIP_OF(bce_with_logits_dx, 1, 2, bce_slope, bce_numbers)
 ZIP_OF(bce_with_logits_dt, 1, 1, bce_target_slope, bce_numbers)
 
+/* ---- op/losses.c: k[1], k[2] are the attributes, k[0] that of the gradient's factor ---- */
+
+/* kl with batchmean is a sum over the first size. */
+static double terms_of(const struct sl_device_cpu_call *call, int x) {
+    const struct sl_attr_desc *attr = call->instr->op->attrs;
+    bool rows = attr && attr[0].kind == SL_ATTR_BOOL && call->instr->attr[0].i &&
+                call->instr->in[x].shape.rank;
+    return (double)(rows ? call->instr->in[x].shape.dim[0] : numel_in(call, x));
+}
+
+static void loss_attrs(const struct sl_device_cpu_call *call, float k[4]) {
+    const struct sl_attr_desc *attr = call->instr->op->attrs;
+    for (int i = 0; i < 2 && attr && attr[i].name; i++)
+        k[1 + i] = (float)call->instr->attr[i].f;
+}
+
+static void loss_factor(const struct sl_device_cpu_call *call, float k[4]) {
+    loss_attrs(call, k);
+    k[0] = (float)((double)*(const float *)call->in[0] / terms_of(call, 1));
+}
+
+static INLINE vf larger_0(vf x) { return vmax(x, splat(0)); }
+
+/* q^gamma, q = 1 / (1 + exp(z)) */
+static INLINE vf focal_share(vf z, float gamma) { return vexp(-gamma * vsoftplus_of_minus(-z)); }
+static INLINE vf focal_of(vf z, float gamma) {
+    return focal_share(z, gamma) * vsoftplus_of_minus(z);
+}
+static INLINE vf focal_slope(vf z, float gamma) {
+    vf p = vsigmoid(z);
+    return -focal_share(z, gamma) * (gamma * p * vsoftplus_of_minus(z) + vsigmoid(-z));
+}
+static INLINE vf focal_mix(vf target, const float k[4], vf yes, vf no) {
+    float a = k[1] < 0 ? 1 : k[1], b = k[1] < 0 ? 1 : 1 - k[1];
+    return target * a * yes + (1.0f - target) * b * no;
+}
+
+static INLINE vf huber_of(vf d, float delta) {
+    return pick(vabs(d) <= delta, 0.5f * d * d, delta * (vabs(d) - 0.5f * delta));
+}
+
+static INLINE vf sign_of(vf d) { return with_sign((vf)((d != 0.0f) & (vi)splat(1)), d); }
+
+#define LOSS(name, term, slope)                                                                    \
+    static FN(term_of_##name) { return term; }                                                     \
+    static FN(slope_of_##name) { return k[0] * (slope); }                                          \
+    static void name##_part(void *ctx, int thread, int threads) {                                  \
+        mean_part(ctx, thread, threads, term_of_##name, loss_attrs);                               \
+    }                                                                                              \
+    static void k_##name(const struct sl_device_cpu_call *call) {                                  \
+        mean_of(call, name##_part);                                                                \
+        *(float *)call->out[0] *= (float)((double)numel_in(call, 0) / terms_of(call, 0));          \
+    }                                                                                              \
+    ZIP_OF(name##_dx, 1, 2, slope_of_##name, loss_factor)
+
+LOSS(contrastive, b *a *a + (1.0f - b) * larger_0(k[1] - a) * larger_0(k[1] - a),
+     2.0f * b * a - 2.0f * (1.0f - b) * larger_0(k[1] - a))
+LOSS(focal, focal_mix(b, k, focal_of(a, k[2]), focal_of(-a, k[2])),
+     focal_mix(b, k, focal_slope(a, k[2]), -focal_slope(-a, k[2])))
+LOSS(huber, huber_of(a - b, k[1]), vmin(splat(k[1]), vmax(splat(-k[1]), a - b)))
+LOSS(kl, (vf)((b > 0.0f) & (vi)(b * (vlog(b) - a))), -b)
+LOSS(l1, vabs(a - b), sign_of(a - b))
+
+static void k_nll(const struct sl_device_cpu_call *call) {
+    struct sl_kernel_rows rows = rows_of(&call->instr->in[0].shape);
+    const int32_t *target = call->in[1];
+    int64_t ignore = call->instr->attr[0].i, valid = count_targets(target, rows.count, ignore);
+    double sum = 0;
+    for (int64_t r = 0; r < rows.count; r++) {
+        if (target[r] == ignore)
+            continue;
+        SL_ASSERT(target[r] >= 0 && target[r] < rows.n);
+        sum -= (double)((const float *)call->in[0])[r * rows.n + target[r]];
+    }
+    *(float *)call->out[0] = valid ? (float)(sum / (double)valid) : 0;
+}
+
+/* in: dloss target */
+static void k_nll_dx(const struct sl_device_cpu_call *call) {
+    struct sl_kernel_rows rows = rows_of(&call->instr->out[0].shape);
+    const int32_t *target = call->in[1];
+    int64_t ignore = call->instr->attr[0].i, valid = count_targets(target, rows.count, ignore);
+    float each = valid ? *(const float *)call->in[0] / (float)valid : 0, *dx = call->out[0];
+    if (!call->add)
+        memset(dx, 0, (size_t)(rows.count * rows.n) * sizeof *dx);
+    for (int64_t r = 0; r < rows.count; r++)
+        if (target[r] != ignore)
+            dx[r * rows.n + target[r]] -= each;
+}
+
+#define LOSS_ROWS(name)                                                                            \
+    {#name, k_##name, mean_scratch}, { #name "_dx", k_##name##_dx, NULL }
+
 ADDING(cross_entropy_dx)
 
 const struct sl_device_cpu_kernel SL_ISA_NAME(loss_kernels)[] = {
@@ -179,7 +273,14 @@ const struct sl_device_cpu_kernel SL_ISA_NAME(loss_kernels)[] = {
     {"bce_with_logits_dx", k_bce_with_logits_dx, NULL},
     {"cross_entropy", k_cross_entropy, cross_entropy_scratch},
     {ADDING_ROW(cross_entropy_dx)},
+    LOSS_ROWS(contrastive),
+    LOSS_ROWS(focal),
+    LOSS_ROWS(huber),
+    LOSS_ROWS(kl),
+    LOSS_ROWS(l1),
     {"mse", k_mse, mean_scratch},
     {"mse_dx", k_mse_dx, NULL},
+    {"nll", k_nll, NULL},
+    {"nll_dx", k_nll_dx, NULL},
     {0},
 };

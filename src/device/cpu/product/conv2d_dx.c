@@ -205,5 +205,6 @@ static int64_t conv2d_dx_scratch(const struct sl_instr *instr, int threads) {
 
 const struct sl_device_cpu_kernel SL_ISA_NAME(conv2d_dx_kernels)[] = {
     {"conv2d_dx", conv2d_dx, conv2d_dx_scratch},
+    {"conv_transpose2d", conv2d_dx, conv2d_dx_scratch},
     {0},
 };

@@ -1,0 +1,131 @@
+/* adaptive_avgpool and relative_bias, with their gradients. */
+#include "device/cpu/pointwise/kernel.h"
+#include "device/cpu/pointwise/runs.h"
+#include "op/relative.h"
+
+/* The bin of place i of n over `size` pixels. */
+static INLINE int64_t bin_from(int64_t i, int64_t n, int64_t size) { return i * size / n; }
+static INLINE int64_t bin_to(int64_t i, int64_t n, int64_t size) {
+    return ((i + 1) * size + n - 1) / n;
+}
+
+static INLINE void pool_planes(const struct sl_device_cpu_call *call, const struct sl_shape *x,
+                               const struct sl_shape *y, int64_t from, int64_t to, bool back) {
+    int64_t h = x->dim[2], w = x->dim[3], oh = y->dim[2], ow = y->dim[3];
+    for (int64_t p = from; p < to; p++) {
+        const float *in = (const float *)call->in[0] + p * (back ? oh * ow : h * w);
+        float *out = (float *)call->out[0] + p * (back ? h * w : oh * ow);
+        if (back && !call->add)
+            memset(out, 0, (size_t)(h * w) * sizeof *out);
+        for (int64_t i = 0; i < oh * ow; i++) {
+            int64_t top = bin_from(i / ow, oh, h), bottom = bin_to(i / ow, oh, h);
+            int64_t left = bin_from(i % ow, ow, w), n = bin_to(i % ow, ow, w) - left;
+            float count = (float)((bottom - top) * n), sum = 0;
+            for (int64_t r = top; r < bottom; r++) {
+                if (back)
+                    for (int64_t k = 0; k < n; k++)
+                        out[r * w + left + k] += in[i] / count;
+                else
+                    sum += sum_run(in + r * w + left, n);
+            }
+            if (!back)
+                out[i] = (call->add ? out[i] : 0) + sum / count;
+        }
+    }
+}
+
+static void adaptive_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    const struct sl_shape *x = &call->instr->in[0].shape, *y = &call->instr->out[0].shape;
+    int64_t from, to;
+    sl_device_pool_range(x->dim[0] * x->dim[1], 1, thread, threads, &from, &to);
+    pool_planes(call, x, y, from, to, false);
+}
+
+static void adaptive_dx_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    const struct sl_shape *x = &call->instr->out[0].shape, *y = &call->instr->in[0].shape;
+    int64_t from, to;
+    sl_device_pool_range(x->dim[0] * x->dim[1], 1, thread, threads, &from, &to);
+    pool_planes(call, x, y, from, to, true);
+}
+
+static void k_adaptive_avgpool(const struct sl_device_cpu_call *call) {
+    run_parts(call, numel_in(call, 0), adaptive_part);
+}
+static void k_adaptive_avgpool_dx(const struct sl_device_cpu_call *call) {
+    run_parts(call, numel_out(call, 0), adaptive_dx_part);
+}
+
+/* ---- relative_bias: bucket by bucket of the few distances ---- */
+
+static struct sl_relative relative_of(const struct sl_device_cpu_call *call, int64_t buckets) {
+    const union sl_attr *attr = call->instr->attr;
+    return (struct sl_relative){buckets, attr[3].i, attr[2].i != 0};
+}
+
+/* Buckets of the distances 1 - queries .. keys - 1, into scratch. */
+static const int32_t *buckets_of(const struct sl_device_cpu_call *call, int64_t buckets) {
+    struct sl_relative relative = relative_of(call, buckets);
+    int64_t queries = call->instr->attr[0].i, keys = call->instr->attr[1].i;
+    int32_t *out = call->scratch;
+    for (int64_t d = 0; d < queries + keys - 1; d++)
+        out[d] = (int32_t)sl_op_relative_bucket(&relative, d - (queries - 1));
+    return out;
+}
+
+static int64_t bucket_bytes(const struct sl_instr *instr, int threads) {
+    (void)threads;
+    return (instr->attr[0].i + instr->attr[1].i) * (int64_t)sizeof(int32_t);
+}
+
+static void relative_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    const int64_t *y = call->instr->out[0].shape.dim;
+    const float *table = call->in[0];
+    const int32_t *bucket = call->scratch;
+    int64_t from, to;
+    sl_device_pool_range(y[0] * y[1], 1, thread, threads, &from, &to);
+    for (int64_t r = from; r < to; r++) {
+        float *out = (float *)call->out[0] + r * y[2];
+        const int32_t *row = bucket + y[1] - 1 - r % y[1];
+        for (int64_t j = 0; j < y[2]; j++)
+            out[j] = (call->add ? out[j] : 0) + table[row[j] * y[0] + r / y[1]];
+    }
+}
+
+static void k_relative_bias(const struct sl_device_cpu_call *call) {
+    buckets_of(call, call->instr->in[0].shape.dim[0]);
+    run_parts(call, numel_out(call, 0), relative_part);
+}
+
+static void relative_dw_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    const int64_t *dy = call->instr->in[0].shape.dim, *dw = call->instr->out[0].shape.dim;
+    const int32_t *bucket = call->scratch;
+    float *out = call->out[0];
+    int64_t from, to;
+    sl_device_pool_range(dw[1], 1, thread, threads, &from, &to);
+    for (int64_t h = from; h < to; h++) {
+        for (int64_t b = 0; b < dw[0] && !call->add; b++)
+            out[b * dw[1] + h] = 0;
+        for (int64_t i = 0; i < dy[1]; i++) {
+            const float *in = (const float *)call->in[0] + (h * dy[1] + i) * dy[2];
+            for (int64_t j = 0; j < dy[2]; j++)
+                out[bucket[dy[1] - 1 - i + j] * dw[1] + h] += in[j];
+        }
+    }
+}
+
+static void k_relative_bias_dw(const struct sl_device_cpu_call *call) {
+    buckets_of(call, call->instr->out[0].shape.dim[0]);
+    run_parts(call, numel_in(call, 0), relative_dw_part);
+}
+
+const struct sl_device_cpu_kernel SL_ISA_NAME(adaptive_kernels)[] = {
+    {"adaptive_avgpool", k_adaptive_avgpool, NULL},
+    {"adaptive_avgpool_dx", k_adaptive_avgpool_dx, NULL},
+    {"relative_bias", k_relative_bias, bucket_bytes},
+    {"relative_bias_dw", k_relative_bias_dw, bucket_bytes},
+    {0},
+};
