@@ -73,14 +73,16 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
+/* Replaces the operand by op(operand). */
 static sl_err apply(struct sl_graph *graph, const struct sl_node_spec *like, const char *op,
-                    const union sl_attr *attr, int count, const int *in, int *out) {
+                    const union sl_attr *attr, struct side *s) {
     struct sl_node_spec spec = *like;
+    int in = s->value;
     spec.op = graph->find_op(sl_str(op));
-    spec.in_count = count;
-    spec.in = in;
+    spec.in_count = 1;
+    spec.in = &in;
     spec.attr = attr;
-    return sl_graph_node(graph, &spec, out);
+    return sl_graph_node(graph, &spec, &s->value);
 }
 
 /* Brings the axes into the order of `want`, which has the same labels. */
@@ -93,7 +95,7 @@ static sl_err turn(struct sl_graph *graph, const struct sl_node_spec *like, stru
         same &= perm.ints.at[i] == i;
     }
     s->labels = *want;
-    return same ? SL_OK : apply(graph, like, "transpose", &perm, 1, &s->value, &s->value);
+    return same ? SL_OK : apply(graph, like, "transpose", &perm, s);
 }
 
 /* Sums over the labels that neither `a` nor `b` has. */
@@ -109,7 +111,7 @@ static sl_err sum_own(struct sl_graph *graph, const struct sl_node_spec *like, s
     if (!attr[0].ints.count)
         return SL_OK;
     s->labels = kept;
-    return apply(graph, like, "reduce_sum", attr, 1, &s->value, &s->value);
+    return apply(graph, like, "reduce_sum", attr, s);
 }
 
 /* Appends the labels of `from` that are (not) in `other` and (not) in `out`. */
@@ -131,7 +133,7 @@ static sl_err merge(struct sl_graph *graph, const struct sl_node_spec *like, str
         sl_graph_shape_set(to, to->rank++, sl_graph_shape_product(&shape, 0, batch));
     sl_graph_shape_set(to, to->rank++, sl_graph_shape_product(&shape, batch, middle));
     sl_graph_shape_set(to, to->rank++, sl_graph_shape_product(&shape, middle, shape.rank));
-    return apply(graph, like, "reshape", &attr, 1, &s->value, &s->value);
+    return apply(graph, like, "reshape", &attr, s);
 }
 
 static sl_err expand(struct sl_graph *graph, const struct sl_node_spec *spec, int *out) {
@@ -168,9 +170,13 @@ static sl_err expand(struct sl_graph *graph, const struct sl_node_spec *spec, in
     SL_TRY(merge(graph, spec, &b, batch, b.labels.count - n.count));
     int pair[2] = {a.value, b.value}, value;
     bool contracts = order[0].count > batch + m.count;
-    SL_TRY(apply(graph, spec, contracts ? "matmul" : "mul", NULL, 2, pair, &value));
+    struct sl_node_spec product = *spec;
+    product.op = graph->find_op(contracts ? SL_STR("matmul") : SL_STR("mul"));
+    product.in = pair;
+    product.attr = NULL;
+    SL_TRY(sl_graph_node(graph, &product, &value));
     struct side y = {value, result};
-    SL_TRY(apply(graph, spec, "reshape", &(union sl_attr){.shape = shape}, 1, &y.value, &y.value));
+    SL_TRY(apply(graph, spec, "reshape", &(union sl_attr){.shape = shape}, &y));
     SL_TRY(turn(graph, spec, &y, want));
     *out = y.value;
     return SL_OK;

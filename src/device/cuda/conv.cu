@@ -184,6 +184,18 @@ static sl_err k_conv2d(const sl_cuda_call *call) {
     return closing(call, sl_half_of(call->instr->out[0].dtype), run_forward);
 }
 static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, half_of(call), run_dx); }
+/* Never with channels last: layout.c does not know it. */
+static sl_err k_conv_transpose2d(const sl_cuda_call *call) {
+    conv c = {};
+    sl_err err = run_dx(call, &c, half_of(call) == SL_HALF_FP16 ? SL_HALF_NOT : half_of(call));
+    close_conv(&c);
+    return err;
+}
+static i64 conv_transpose_bytes(const sl_cuda_call *call) {
+    const sl_instr *instr = call->instr;
+    return max_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +
+           image_bytes(instr->out[0]);
+}
 static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, half_of(call), run_dw); }
 
 static i64 conv_bytes(const sl_cuda_call *call) {
@@ -199,6 +211,7 @@ extern "C" const struct sl_cuda_kernel sl_cuda_convolutions[] = {
     {"conv2d", k_conv2d, NULL, true, conv_bytes},
     {"conv2d_dw", k_conv2d_dw, NULL, true, conv_bytes},
     {"conv2d_dx", k_conv2d_dx, NULL, true, conv_bytes},
+    {"conv_transpose2d", k_conv_transpose2d, NULL, true, conv_transpose_bytes},
     {},
 };
 /* clang-format on */

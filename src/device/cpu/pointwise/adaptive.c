@@ -9,45 +9,59 @@ static INLINE int64_t bin_to(int64_t i, int64_t n, int64_t size) {
     return ((i + 1) * size + n - 1) / n;
 }
 
-static INLINE void pool_planes(const struct sl_device_cpu_call *call, const struct sl_shape *x,
-                               const struct sl_shape *y, int64_t from, int64_t to, bool back) {
-    int64_t h = x->dim[2], w = x->dim[3], oh = y->dim[2], ow = y->dim[3];
-    for (int64_t p = from; p < to; p++) {
-        const float *in = (const float *)call->in[0] + p * (back ? oh * ow : h * w);
-        float *out = (float *)call->out[0] + p * (back ? h * w : oh * ow);
-        if (back && !call->add)
-            memset(out, 0, (size_t)(h * w) * sizeof *out);
-        for (int64_t i = 0; i < oh * ow; i++) {
-            int64_t top = bin_from(i / ow, oh, h), bottom = bin_to(i / ow, oh, h);
-            int64_t left = bin_from(i % ow, ow, w), n = bin_to(i % ow, ow, w) - left;
-            float count = (float)((bottom - top) * n), sum = 0;
-            for (int64_t r = top; r < bottom; r++) {
-                if (back)
-                    for (int64_t k = 0; k < n; k++)
-                        out[r * w + left + k] += in[i] / count;
-                else
-                    sum += sum_run(in + r * w + left, n);
-            }
-            if (!back)
-                out[i] = (call->add ? out[i] : 0) + sum / count;
-        }
+struct bin {
+    int64_t top, bottom, left, n;
+};
+
+static INLINE struct bin bin_of(const int64_t x[4], const int64_t y[4], int64_t i) {
+    int64_t row = i / y[3], column = i % y[3], left = bin_from(column, y[3], x[3]);
+    return (struct bin){bin_from(row, y[2], x[2]), bin_to(row, y[2], x[2]), left,
+                        bin_to(column, y[3], x[3]) - left};
+}
+
+/* One plane: y = mean of the bins of x, or dx += dy / count over the bins. */
+static void pool_plane(float *y, const float *x, const int64_t xs[4], const int64_t ys[4],
+                       bool add) {
+    for (int64_t i = 0; i < ys[2] * ys[3]; i++) {
+        struct bin bin = bin_of(xs, ys, i);
+        float sum = 0;
+        for (int64_t r = bin.top; r < bin.bottom; r++)
+            sum += sum_run(x + r * xs[3] + bin.left, bin.n);
+        y[i] = (add ? y[i] : 0) + sum / (float)((bin.bottom - bin.top) * bin.n);
+    }
+}
+
+static void spread_plane(float *dx, const float *dy, const int64_t xs[4], const int64_t ys[4]) {
+    for (int64_t i = 0; i < ys[2] * ys[3]; i++) {
+        struct bin bin = bin_of(xs, ys, i);
+        float each = dy[i] / (float)((bin.bottom - bin.top) * bin.n);
+        for (int64_t r = bin.top; r < bin.bottom; r++)
+            for (int64_t k = 0; k < bin.n; k++)
+                dx[r * xs[3] + bin.left + k] += each;
     }
 }
 
 static void adaptive_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
-    const struct sl_shape *x = &call->instr->in[0].shape, *y = &call->instr->out[0].shape;
+    const int64_t *x = call->instr->in[0].shape.dim, *y = call->instr->out[0].shape.dim;
     int64_t from, to;
-    sl_device_pool_range(x->dim[0] * x->dim[1], 1, thread, threads, &from, &to);
-    pool_planes(call, x, y, from, to, false);
+    sl_device_pool_range(x[0] * x[1], 1, thread, threads, &from, &to);
+    for (int64_t p = from; p < to; p++)
+        pool_plane((float *)call->out[0] + p * y[2] * y[3],
+                   (const float *)call->in[0] + p * x[2] * x[3], x, y, call->add);
 }
 
 static void adaptive_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
-    const struct sl_shape *x = &call->instr->out[0].shape, *y = &call->instr->in[0].shape;
+    const int64_t *x = call->instr->out[0].shape.dim, *y = call->instr->in[0].shape.dim;
     int64_t from, to;
-    sl_device_pool_range(x->dim[0] * x->dim[1], 1, thread, threads, &from, &to);
-    pool_planes(call, x, y, from, to, true);
+    sl_device_pool_range(x[0] * x[1], 1, thread, threads, &from, &to);
+    for (int64_t p = from; p < to; p++) {
+        float *dx = (float *)call->out[0] + p * x[2] * x[3];
+        if (!call->add)
+            memset(dx, 0, (size_t)(x[2] * x[3]) * sizeof *dx);
+        spread_plane(dx, (const float *)call->in[0] + p * y[2] * y[3], x, y);
+    }
 }
 
 static void k_adaptive_avgpool(const struct sl_device_cpu_call *call) {
