@@ -135,4 +135,15 @@ static inline bool sl_device_takes(const struct sl_device_row *row, enum sl_dtyp
 }
 const struct sl_device_row *sl_device_find(const char *name);
 
+/* SL_ERR_REFUSED, with the reason, for an op that has a cost but no arithmetic. */
+static inline sl_err sl_device_refuse_plan_only(const struct sl_op *op) {
+    if (!op || !op->plan_only)
+        return SL_OK;
+    return sl_fail(
+        SL_ERR_REFUSED,
+        "'%s' states a cost but no arithmetic: a model with it can be planned, simulated "
+        "and exported, but not run. Write the layer with other ops to train it.",
+        op->name);
+}
+
 #endif

@@ -55,6 +55,8 @@ static sl_err ref_sync(struct sl_device *device, enum sl_stream stream) {
 static sl_err ref_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
     (void)device;
+    for (int i = 0; i < program->instr_count; i++)
+        SL_TRY(sl_device_refuse_plan_only(program->instrs[i].op));
     struct ref_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
         sl_out_of_memory(sizeof *exec);

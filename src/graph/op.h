@@ -151,7 +151,10 @@ struct sl_op {
     sl_err (*infer)(struct sl_infer *infer);
     double (*flops)(const struct sl_op_view *view);
     double (*bytes)(const struct sl_op_view *view); /* traffic; NULL: elements in + out, 4 bytes */
-    int (*grad)(struct sl_grad *grad, int input);   /* value id or -1: no gradient; NULL: none */
+    double (*seconds)(
+        const struct sl_op_view *view); /* a stated time; NULL, < 0: by flops, bytes */
+    bool plan_only; /* has a cost and no arithmetic: no kernels, no ref; cannot be trained */
+    int (*grad)(struct sl_grad *grad, int input); /* value id or -1: no gradient; NULL: none */
     void (*ref)(const struct sl_ref *ref);
     /* An op made of others: adds their nodes in the place of its own, after infer has accepted the
      * inputs; *out is the value of its only output. *out = -1: the op is a node after all. An op

@@ -29,6 +29,7 @@
     ROW(sl_op_bce_with_logits, NULL, "torch.nn.functional.binary_cross_entropy_with_logits") \
     ROW(sl_op_bce_with_logits_dt, NULL, NULL) \
     ROW(sl_op_bce_with_logits_dx, NULL, NULL) \
+    ROW(sl_op_bidirectional, NULL, NULL) \
     ROW(sl_op_broadcast_mean, NULL, NULL) \
     ROW(sl_op_broadcast_to, "Expand", "torch.broadcast_to") \
     ROW(sl_op_clamp, "Clip", "torch.clamp") \
@@ -80,6 +81,8 @@
     ROW(sl_op_groupnorm, "GroupNormalization", "torch.nn.functional.group_norm") \
     ROW(sl_op_groupnorm_dw, NULL, NULL) \
     ROW(sl_op_groupnorm_dx, NULL, NULL) \
+    ROW(sl_op_gru, "GRU", "torch.nn.GRU") \
+    ROW(sl_op_gru_dgates, NULL, NULL) \
     ROW(sl_op_hardswish, "HardSwish", "torch.nn.functional.hardswish") \
     ROW(sl_op_hardswish_dx, NULL, NULL) \
     ROW(sl_op_huber, NULL, "torch.nn.functional.huber_loss") \
@@ -141,6 +144,8 @@
     ROW(sl_op_offset, "Add", "torch.add") \
     ROW(sl_op_offset_dx, NULL, NULL) \
     ROW(sl_op_one_hot, "OneHot", "torch.nn.functional.one_hot") \
+    ROW(sl_op_opaque, NULL, NULL) \
+    ROW(sl_op_opaque_dx, NULL, NULL) \
     ROW(sl_op_pad, "Pad", "torch.nn.functional.pad") \
     ROW(sl_op_pad_dx, NULL, NULL) \
     ROW(sl_op_pow, "Pow", "torch.pow") \
@@ -163,6 +168,8 @@
     ROW(sl_op_rmsnorm, "RMSNormalization", "torch.nn.functional.rms_norm") \
     ROW(sl_op_rmsnorm_dw, NULL, NULL) \
     ROW(sl_op_rmsnorm_dx, NULL, NULL) \
+    ROW(sl_op_rnn, "RNN", "torch.nn.RNN") \
+    ROW(sl_op_rnn_dgates, NULL, NULL) \
     ROW(sl_op_roll, NULL, "torch.roll") \
     ROW(sl_op_rope, "RotaryEmbedding", NULL) \
     ROW(sl_op_rsqrt, NULL, "torch.rsqrt") \

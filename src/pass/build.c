@@ -247,9 +247,30 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     sl_pass_place(spec->graph, spec->stage_of, b->stage);
 }
 
+/* A repeated forward pass may find a state that later micro-batches have changed. Only the node that
+ * updates the state may read it then: batchnorm does so, and its result does not depend on it. */
+static sl_err check_states(const struct sl_program_spec *spec) {
+    const struct sl_graph *graph = spec->graph;
+    for (int64_t u = 0; spec->recompute && u < graph->updates.count; u++) {
+        int state = graph->states.at[graph->updates.at[u].state].value;
+        int owner = graph->values.at[graph->updates.at[u].value].node;
+        for (int n = 0; n < graph->forward_count; n++)
+            for (int i = 0; n != owner && i < graph->nodes.at[n].in_count; i++)
+                if (graph->nodes.at[n].in[i] == state)
+                    return sl_fail(SL_ERR_REFUSED,
+                                   "cannot recompute: '%s' reads the state '%s', which changes "
+                                   "between a forward pass and its repetition. Train without "
+                                   "--recompute.",
+                                   graph->nodes.at[n].op->name,
+                                   graph->states.at[graph->updates.at[u].state].name);
+    }
+    return SL_OK;
+}
+
 sl_err sl_pass_program_build(const struct sl_program_spec *spec, struct sl_program **out) {
     struct sl_build b;
     SL_ASSERT(spec->graph->checked);
+    SL_TRY(check_states(spec));
     open_build(&b, spec);
     sl_pass_build_views(&b);
     count_readers(&b);

@@ -211,6 +211,9 @@ static double node_ns(const struct builder *b, const struct sl_node *node,
     if (node->op->is_view)
         return 0;
     sl_graph_view(b->graph, node, samples, &view);
+    double stated = node->op->seconds ? node->op->seconds(&view) : -1;
+    if (stated >= 0)
+        return 1e9 * stated;
     double flops = node->op->flops ? node->op->flops(&view) : 0, bytes = 0;
     if (node->op->bytes)
         bytes = node->op->bytes(&view) / 4;

@@ -26,9 +26,11 @@ static enum sl_dtype dtype_of(const struct sl_graph *graph, int value, enum sl_d
     const struct sl_value *v = &graph->values.at[value];
     const char *op = v->kind == SL_VALUE_NODE ? graph->nodes.at[v->node].op->name : "";
     bool many = strcmp(op, "split") == 0 || strcmp(op, "attention_dqkv") == 0;
+    bool exact =
+        v->kind == SL_VALUE_NODE && (graph->nodes.at[v->node].op->exact_out >> v->slot & 1);
     if (v->dtype == SL_INT)
         return SL_INT;
-    return v->shape.rank == 0 || strncmp(op, "lstm", 4) == 0 ||
+    return v->shape.rank == 0 || exact || strncmp(op, "lstm", 4) == 0 ||
                    (v->kind == SL_VALUE_NODE && v->slot > 0 && !many)
                ? SL_FLOAT
                : dtype;
@@ -194,6 +196,13 @@ static const struct sl_op_case large[] = {
     {"embed", "few", {SL_W("3,40"), SL_I("B,331", 3)}, NULL, 0},
     {"embed", "large", {SL_W("97,72"), SL_I("B,131", 97)}, NULL, 0},
     {"erf", "large", {SL_XR("B,37,263", -4, 4)}, NULL, 0},
+    {"gru",
+     "large",
+     {SL_X("B,7,61"), SL_W("159,61"), SL_W("159,53"), SL_W("159"), SL_W("159"), SL_X("B,53")},
+     NULL,
+     0},
+    {"grouped_matmul", "large", {SL_X("B*4,137"), SL_W("3,137,61"), SL_R("3,2")}, NULL, 0},
+    {"groupnorm", "large", {SL_X("B,24,9,13"), SL_W("24"), SL_W("24")}, "groups=4", 0},
     {"gather", "large", {SL_X("B,37,53"), SL_I("B,61,53", 37)}, "axis=1", 0},
     {"index_select", "large", {SL_X("B,37,53"), SL_I("61", 37)}, "axis=1", 0},
     {"layernorm", "large", {SL_X("B,137,264"), SL_W("264"), SL_W("264")}, NULL, 0},

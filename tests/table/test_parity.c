@@ -27,9 +27,17 @@ static const struct parity {
     bool whole; /* statistics of the batch: only one micro-batch gives the same numbers */
 } cases[] = {
     {"bert-base", "V=53,T=13,P=15,L=2,C=20,H=2,F=36", "adamw:wd=0.1", 1e-2, 1, false},
+    {"deepseek-moe",
+     "V=53,T=13,L=2,C=24,H=3,K=3,F=10,E=6,A=3,S=14,dense=1,D=20,base=10000.0,renormalise=0,"
+     "balance=0.05",
+     "adamw", 1e-2, 1, true},
     {"dlrm", "dense_branches=2,sparse_branches=3,L=2,W=17,N=11,rows=31,E=5,bag=4,top=2", "adam",
      1e-2, 0, false},
     {"gpt-tiny", "V=61,T=17,P=19,L=2,C=24,H=3", "adamw:beta2=0.95,wd=0.1", 1e-2, 1, false},
+    {"moe",
+     "V=53,T=13,L=2,C=24,H=6,K=3,F=20,E=4,A=2,S=0,dense=0,base=1000000.0,renormalise=1,balance=0."
+     "02",
+     "adamw", 1e-2, 1, true},
     {"residual-lstm", "V=29,T=11,L=2,C=18,classes=0", "sgd", 0.5, 1, false},
     {"resnet18", "cifar=1,S=9,W=3,classes=7", "momentum:wd=0.0005", 0.02, 0, true},
 };

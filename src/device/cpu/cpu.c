@@ -144,6 +144,7 @@ static sl_err find_kernels(struct cpu_exec *exec) {
     const struct sl_program *program = exec->program;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sl_instr *instr = &program->instrs[i];
+        SL_TRY(sl_device_refuse_plan_only(instr->op));
         exec->kernels[i] = sl_device_cpu_find_for(instr->kernel, program->dtype);
         if (!exec->kernels[i])
             return sl_fail(SL_ERR_REFUSED, "the cpu has no kernel for '%s'", instr->kernel);

@@ -103,6 +103,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
     exec->kernels = zeroed((size_t)exec->program->instr_count, sizeof(void *));
     for (int i = 0; i < exec->program->instr_count; i++) {
         struct sl_instr *instr = &exec->instrs[i];
+        SL_TRY(sl_device_refuse_plan_only(instr->op));
         const struct sl_cuda_kernel *kernel = exec->kernels[i] = sl_cuda_find(instr->kernel);
         if (!kernel)
             return sl_fail(SL_ERR_REFUSED, "the GPU has no kernel for '%s'", instr->kernel);
