@@ -189,6 +189,7 @@ static const struct sl_op_case large[] = {
     {"conv2d", "pixels", {SL_X("B,3,11,7"), SL_W("8,3,5,3")}, "pad=2,1", 0},
     {"conv2d", "large", {SL_X("B,19,11,37"), SL_W("23,19,3,3"), SL_W("23")}, "pad=1", 0},
     {"cos", "wide", {SL_XR("B,7,331", -20000, 20000)}, NULL, 0},
+    {"cumsum", "runs", {SL_X("B,37,263")}, "exclusive=1 reverse=1", 0},
     {"cumsum", "large", {SL_X("B,37,263")}, "axis=1", 0},
     {"div", "large", {SL_X("B,37,263"), SL_WR("263", 0.5, 2)}, NULL, 0},
     {"cross_entropy", "odd", {SL_XR("B,5,1031", -9, 9), SL_I("B,5", 1031)}, NULL, 0},

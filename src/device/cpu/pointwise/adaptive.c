@@ -19,18 +19,30 @@ static INLINE struct bin bin_of(const int64_t x[4], const int64_t y[4], int64_t 
                         bin_to(column, y[3], x[3]) - left};
 }
 
-/* One plane: y = mean of the bins of x, or dx += dy / count over the bins. */
-static void pool_plane(float *y, const float *x, const int64_t xs[4], const int64_t ys[4],
-                       bool add) {
-    for (int64_t i = 0; i < ys[2] * ys[3]; i++) {
-        struct bin bin = bin_of(xs, ys, i);
+enum { WIDTH = 1024 }; /* columns that are summed at once */
+
+/* y (+)= mean of the bins of one row of y, whose rows of x are added up before, if they are short. */
+static void pool_row(float *y, const float *x, const int64_t xs[4], const int64_t ys[4],
+                     int64_t row, bool add) {
+    float sums[WIDTH];
+    struct bin bin = bin_of(xs, ys, row * ys[3]);
+    bool is_short = xs[3] <= WIDTH;
+    if (is_short)
+        memcpy(sums, x + bin.top * xs[3], (size_t)xs[3] * sizeof *sums);
+    for (int64_t r = bin.top + 1; is_short && r < bin.bottom; r++)
+        copy_run(sums, x + r * xs[3], xs[3], true);
+    for (int64_t i = 0; i < ys[3]; i++) {
         float sum = 0;
-        for (int64_t r = bin.top; r < bin.bottom; r++)
+        bin = bin_of(xs, ys, row * ys[3] + i);
+        for (int64_t r = bin.top; !is_short && r < bin.bottom; r++)
             sum += sum_run(x + r * xs[3] + bin.left, bin.n);
+        if (is_short)
+            sum = sum_run(sums + bin.left, bin.n);
         y[i] = (add ? y[i] : 0) + sum / (float)((bin.bottom - bin.top) * bin.n);
     }
 }
 
+/* dx += dy / count over the bins of one plane */
 static void spread_plane(float *dx, const float *dy, const int64_t xs[4], const int64_t ys[4]) {
     for (int64_t i = 0; i < ys[2] * ys[3]; i++) {
         struct bin bin = bin_of(xs, ys, i);
@@ -47,8 +59,9 @@ static void adaptive_part(void *ctx, int thread, int threads) {
     int64_t from, to;
     sl_device_pool_range(x[0] * x[1], 1, thread, threads, &from, &to);
     for (int64_t p = from; p < to; p++)
-        pool_plane((float *)call->out[0] + p * y[2] * y[3],
-                   (const float *)call->in[0] + p * x[2] * x[3], x, y, call->add);
+        for (int64_t row = 0; row < y[2]; row++)
+            pool_row((float *)call->out[0] + (p * y[2] + row) * y[3],
+                     (const float *)call->in[0] + p * x[2] * x[3], x, y, row, call->add);
 }
 
 static void adaptive_dx_part(void *ctx, int thread, int threads) {

@@ -133,11 +133,15 @@ static void visit_max(struct unit *u, int64_t at, int64_t n) {
                      i, n);
         return;
     }
-    vf best[2] = {splat(u->best[0]), splat(u->best[0])};
-    for (; i + 2 * LANES <= n; i += 2 * LANES)
-        for (int k = 0; k < 2; k++)
+    enum { CHAINS = 8 }; /* independent of each other: comparisons have a latency */
+    vf best[CHAINS];
+    for (int k = 0; k < CHAINS; k++)
+        best[k] = splat(u->best[0]);
+    for (; i + CHAINS * LANES <= n; i += CHAINS * LANES)
+        for (int k = 0; k < CHAINS; k++)
             best[k] = larger_or_nan(load(x + i + k * LANES) * u->factor, best[k]);
-    best[0] = larger_or_nan(best[1], best[0]);
+    for (int k = 1; k < CHAINS; k++)
+        best[0] = larger_or_nan(best[k], best[0]);
     float all = best[0][0];
     for (int k = 1; k < LANES; k++)
         all = best[0][k] > all || isnan(best[0][k]) ? best[0][k] : all;

@@ -33,15 +33,17 @@ static struct gather gather_of(const struct sl_device_cpu_call *call, const stru
 static void gather_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct gather g = gather_of(call, &call->instr->in[0].shape);
-    const float *x = call->in[0];
     int64_t rows = g.thin.outer * g.thin.size, n = g.thin.inner, from, to;
     sl_device_pool_range(rows, 1, thread, threads, &from, &to);
-    for (int64_t r = from; r < to; r++)
-        for (int64_t j = 0; j < n; j++) {
-            int64_t row = r / g.thin.size * g.wide.size + place(g.index[r * n + j], g.wide.size);
-            float value = x[row * n + j];
-            g.to[r * n + j] = call->add ? g.to[r * n + j] + value : value;
-        }
+    for (int64_t r = from; r < to;) {
+        int64_t item = r / g.thin.size, end = (item + 1) * g.thin.size;
+        const float *x = (const float *)call->in[0] + item * g.wide.size * n;
+        for (end = end < to ? end : to; r < end; r++)
+            for (int64_t j = 0; j < n; j++) {
+                float value = x[place(g.index[r * n + j], g.wide.size) * n + j];
+                g.to[r * n + j] = call->add ? g.to[r * n + j] + value : value;
+            }
+    }
 }
 
 static void k_gather(const struct sl_device_cpu_call *call) {
@@ -54,12 +56,14 @@ static void scatter_lines(const struct gather *g, int64_t first, int64_t last) {
     for (int64_t o = first / n; o * n < last; o++) {
         int64_t left = first > o * n ? first - o * n : 0;
         int64_t right = last < (o + 1) * n ? last - o * n : n;
-        for (int64_t k = 0; k < size; k++)
-            for (int64_t j = left; j < right; j++) {
-                int64_t at = (o * size + k) * n + j;
-                g->to[(o * g->wide.size + place(g->index[at], g->wide.size)) * n + j] +=
-                    g->from[at];
-            }
+        const int32_t *index = g->index + o * size * n;
+        const float *in = g->from + o * size * n;
+        float *out = g->to + o * g->wide.size * n;
+        for (int64_t k = 0; n == 1 && k < size; k++)
+            out[place(index[k], g->wide.size)] += in[k];
+        for (int64_t k = 0; n > 1 && k < size; k++)
+            for (int64_t j = left; j < right; j++)
+                out[place(index[k * n + j], g->wide.size) * n + j] += in[k * n + j];
     }
 }
 

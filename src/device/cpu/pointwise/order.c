@@ -89,6 +89,35 @@ static void cumsum_columns(const struct sl_device_cpu_call *call, const struct s
     }
 }
 
+enum { LINES = 8 }; /* side by side: additions have a latency */
+
+/* `count` lines that are runs of memory. */
+static INLINE void cumsum_lines(const struct sl_device_cpu_call *call, int64_t first, int64_t size,
+                                int count) {
+    const float *x = (const float *)call->in[0] + first * size;
+    float *y = (float *)call->out[0] + first * size;
+    bool exclusive = call->instr->attr[1].i, reverse = call->instr->attr[2].i;
+    double sum[LINES] = {0};
+    for (int64_t k = 0; k < size; k++)
+        for (int i = 0; i < count; i++) {
+            int64_t at = i * size + (reverse ? size - 1 - k : k);
+            double before = sum[i];
+            sum[i] += (double)x[at];
+            y[at] = (call->add ? y[at] : 0) + (float)(exclusive ? before : sum[i]);
+        }
+}
+
+static void cumsum_runs_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    struct sl_lines l = lines_of(&call->instr->in[0].shape, call->instr->attr[0].i);
+    int64_t from, to;
+    sl_device_pool_range(l.outer, LINES, thread, threads, &from, &to);
+    for (; from + LINES <= to; from += LINES)
+        cumsum_lines(call, from, l.size, LINES);
+    for (; from < to; from++)
+        cumsum_lines(call, from, l.size, 1);
+}
+
 static void cumsum_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct sl_lines l = lines_of(&call->instr->in[0].shape, call->instr->attr[0].i);
@@ -102,7 +131,8 @@ static void cumsum_part(void *ctx, int thread, int threads) {
 }
 
 static void k_cumsum(const struct sl_device_cpu_call *call) {
-    run_parts(call, numel_in(call, 0), cumsum_part);
+    bool runs = lines_of(&call->instr->in[0].shape, call->instr->attr[0].i).inner == 1;
+    run_parts(call, numel_in(call, 0), runs ? cumsum_runs_part : cumsum_part);
 }
 
 /* ---- topk ---- */
