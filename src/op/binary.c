@@ -83,7 +83,7 @@ static double share(double a, double b) {
     }                                                                                              \
     const struct sl_op sl_op_##name_ = {                                                           \
         .name = #name_,                                                                            \
-        .brief = brief_,                                                                           \
+        .brief = (brief_),                                                                         \
         .inputs = "a b",                                                                           \
         .outputs = "y",                                                                            \
         .infer = sl_op_infer_broadcast,                                                            \
@@ -140,10 +140,10 @@ static void ref_truth(const struct sl_ref *r, bool (*f)(double a, double b)) {
     static void ref_##name_(const struct sl_ref *r) { ref_truth(r, y_of_##name_); }                \
     const struct sl_op sl_op_##name_ = {                                                           \
         .name = #name_,                                                                            \
-        .brief = brief_,                                                                           \
-        .inputs = inputs_,                                                                         \
+        .brief = (brief_),                                                                         \
+        .inputs = (inputs_),                                                                       \
         .outputs = "y",                                                                            \
-        .infer = infer_,                                                                           \
+        .infer = (infer_),                                                                         \
         .flops = sl_op_flops_elementwise,                                                          \
         .ref = ref_##name_,                                                                        \
     };

@@ -97,10 +97,10 @@ static double focal_dx(double x, double t, const union sl_attr *k) {
         int in[3] = {g->dout[0], g->in[input], g->in[1 - input]};                                  \
         return input && !(both) ? -1 : sl_graph_grad_emit(g, #name_ "_dx", 3, in, g->attr);        \
     }                                                                                              \
-    SL_OP_ROW(name_, brief_, "x target", "loss", .attrs = attrs_, .infer = infer_pair,             \
+    SL_OP_ROW(name_, brief_, "x target", "loss", .attrs = (attrs_), .infer = infer_pair,           \
               .flops = flops_in, .grad = grad_##name_, .ref = ref_##name_, .is_loss = true,        \
               .count_input = -1, .count_attr = -1)                                                 \
-    SL_OP_ROW(name_##_dx, "gradient of " #name_, "dloss x target", "dx", .attrs = attrs_,          \
+    SL_OP_ROW(name_##_dx, "gradient of " #name_, "dloss x target", "dx", .attrs = (attrs_),        \
               .internal = true, .infer = infer_dx, .flops = flops_dx, .ref = ref_dx_##name_)
 
 static const struct sl_attr_desc delta[] = {{"delta", SL_ATTR_FLOAT, "1", NULL}, {0}};

@@ -153,14 +153,14 @@ static int grad_extreme(struct sl_grad *g, int input) {
 #define REDUCTION(name_, brief_, attrs_, infer_, grad_, ref_)                                      \
     const struct sl_op sl_op_##name_ = {                                                           \
         .name = #name_,                                                                            \
-        .brief = brief_,                                                                           \
+        .brief = (brief_),                                                                         \
         .inputs = "x",                                                                             \
         .outputs = "y",                                                                            \
-        .attrs = attrs_,                                                                           \
-        .infer = infer_,                                                                           \
+        .attrs = (attrs_),                                                                         \
+        .infer = (infer_),                                                                         \
         .flops = flops,                                                                            \
-        .grad = grad_,                                                                             \
-        .ref = ref_,                                                                               \
+        .grad = (grad_),                                                                           \
+        .ref = (ref_),                                                                             \
     };
 
 REDUCTION(reduce_max, "maximum over some axes [all]", attrs, infer, grad_extreme, ref_max)

@@ -56,10 +56,10 @@ static double mish_slope(double x) {
     }                                                                                              \
     const struct sl_op sl_op_##name_ = {                                                           \
         .name = #name_,                                                                            \
-        .brief = brief_,                                                                           \
+        .brief = (brief_),                                                                         \
         .inputs = "x",                                                                             \
         .outputs = "y",                                                                            \
-        .attrs = attrs_,                                                                           \
+        .attrs = (attrs_),                                                                         \
         .infer = sl_op_infer_same,                                                                 \
         .flops = flops_##name_,                                                                    \
         .grad = grad_##name_,                                                                      \
@@ -70,7 +70,7 @@ static double mish_slope(double x) {
         .brief = "gradient of " #name_,                                                            \
         .inputs = "dy x",                                                                          \
         .outputs = "dx",                                                                           \
-        .attrs = attrs_,                                                                           \
+        .attrs = (attrs_),                                                                         \
         .internal = true,                                                                          \
         .infer = sl_op_infer_same,                                                                 \
         .flops = flops_dx_##name_,                                                                 \
