@@ -61,6 +61,34 @@ static void show_pipeline(const struct sl_pipe_config *pipe, const struct sl_ses
                 sl_human_bytes(max, bytes));
 }
 
+static void put_delays(struct sl_text *out, const double *delays, int count) {
+    for (int i = 0; i < count; i++)
+        sl_text_printf(out, "%s%.3g", i ? " " : "", delays[i]);
+}
+
+/* Whose norm clips and skips, and the delay that this adds. */
+static void show_clipping(const struct sl_job_work *work) {
+    bool stage = work->job.clip_scope == SL_JOB_SCOPE_STAGE;
+    int stages = work->pipe.plan->stage_count;
+    struct sl_text text = {0};
+    sl_text_printf(&text, "clip scope %s: ", stage ? "stage" : "global");
+    if (work->train.clip > 0)
+        sl_text_printf(&text, "%s norm at most %g", stage ? "each stage's" : "the global",
+                       work->train.clip);
+    else
+        sl_text_put(&text, "no clipping");
+    sl_text_put(&text,
+                stage ? ", each stage skips its own steps" : ", all stages skip a step together");
+    if (work->delays) {
+        sl_text_put(&text, "; delay in steps, by stage: ");
+        put_delays(&text, work->delays, stages);
+        sl_text_put(&text, ", published: ");
+        put_delays(&text, work->published, stages);
+    }
+    sl_log_note("%s", text.at);
+    sl_text_free(&text);
+}
+
 static void show_differences(const struct sl_job_work *work) {
     for (int i = 0; i < work->difference_count; i++) {
         const struct sl_job_difference *d = &work->differences[i];
@@ -83,6 +111,8 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
     sl_log_note("data: %s", data.at);
     if (p->work->pipe.plan)
         show_pipeline(&p->work->pipe, start);
+    if (p->work->pipe.plan)
+        show_clipping(p->work);
     show_forecast(&p->work->forecast);
     sl_text_free(&data);
     if (start->copy_bytes)
@@ -327,8 +357,8 @@ static const struct sl_option options[] = {
     SL_PIPE_OPTIONS,
     SL_COMM_OPTIONS,
     {"--policy", "P", "staleness policy; see 'sluice list policies' (default none)", false},
-    {"--clip-scope", "global|stage", "async: clip and skip by the norm of all stages, or per stage",
-     false},
+    {"--clip-scope", "global|stage",
+     "async: clip and skip by all stages, or per stage [2bw: global, else stage]", false},
     {"--verdict", "all|stage", "old name of --clip-scope global|stage", false},
     {"--log-staleness", NULL, "log how stale the weights of each pass are", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},

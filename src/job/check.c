@@ -13,6 +13,14 @@ bool sl_job_is_pipeline(const struct sl_job *job) {
            sl_job_schedule_is_file(job->schedule);
 }
 
+bool sl_job_is_global(const struct sl_job *job, const struct sl_schedule *row) {
+    if (!row)
+        row = sl_sched_row_find(*job->schedule ? job->schedule : "1f1b");
+    if (sl_job_has(job, "clip_scope"))
+        return job->clip_scope == SL_JOB_SCOPE_GLOBAL;
+    return !row || sl_sched_row_is_global(row);
+}
+
 /* Fields that need a pipeline, and whether they also need a run directory. */
 static sl_err check_needs(const struct sl_job *job) {
     const struct {

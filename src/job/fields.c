@@ -55,7 +55,8 @@ const struct sl_job_field sl_job_fields[] = {
     TEXT(schedule, NULL, RESULT, LAYOUT, "schedule, or its file; default: the plan's, else 1f1b"),
     TEXT(schedule_module, NULL, LOCAL, KEEPS, "shared library with a generator of a schedule"),
     CHOICE(clip_scope, scopes, RESULT, BREAKS,
-           "clip and skip by the global norm, or stage by stage"),
+           "clip and skip by the global norm, or stage by stage; default: global where it adds no "
+           "delay"),
     INT(slack, NULL, 0, 1 << 20, RESULT, LAYOUT, "micro-batches that may wait between stages"),
     INT(group, NULL, 1, SL_GROUP_MAX, WAY, LAYOUT,
         "k of the schedules kfkb and graph; default: the plan's, else 1"),

@@ -40,7 +40,7 @@ struct sl_job {
     /* optimizer */
     const char *optimizer, *policy, *lr_schedule, *loss_scale;
     double lr, clip;
-    int clip_scope; /* enum sl_job_scope */
+    int clip_scope; /* enum sl_job_scope; not given: see sl_job_is_global */
     /* pipeline: `plan`, or `stages` and how to cut and place them */
     const char *plan, *schedule, *schedule_module;
     int64_t stages, workers, replicas, slack, group;
@@ -139,6 +139,10 @@ void sl_job_write_value(const struct sl_job *job, const struct sl_job_field *fie
  * checkpoints with equal bytes. */
 void sl_job_write_results(const struct sl_job *job, struct sl_text *text);
 
+/* Does it clip and skip by the global norm? The given scope, or what the schedule does by default.
+ * `row` NULL: the one that `schedule` names in the registry. */
+struct sl_schedule;
+bool sl_job_is_global(const struct sl_job *job, const struct sl_schedule *row);
 /* True if the job asks for a pipeline rather than one worker. */
 bool sl_job_is_pipeline(const struct sl_job *job);
 SL_MUST_CHECK sl_err sl_job_check(const struct sl_job *job);

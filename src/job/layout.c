@@ -4,6 +4,7 @@
 #include "job/parts.h"
 #include "job/schedule.h"
 #include "plan/model.h"
+#include "sched/lag.h"
 #include "sched/schedule.h"
 #include "search/candidate.h"
 
@@ -144,7 +145,7 @@ static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, in
 }
 
 /* The schedule's default slack. Stages that step together need most memory, so that a slack which
- * fits then fits always; stages with replicas cannot. */
+ * fits then fits always. */
 static int64_t default_slack(const struct sl_job_work *work) {
     const struct sl_plan *plan = work->pipe.plan;
     struct sl_sched_opts opts = {.schedule = work->job.schedule,
@@ -152,7 +153,7 @@ static int64_t default_slack(const struct sl_job_work *work) {
                                  .batch = work->train.batch,
                                  .iters = SL_ASYNC_ITERS,
                                  .policy = &work->train.policy,
-                                 .global_step = plan->seat_count == plan->stage_count};
+                                 .global_step = true};
     return sl_sched_row_slack(plan, &opts);
 }
 
@@ -176,6 +177,34 @@ static sl_err set_group(struct sl_job_work *work) {
     return sl_plan_build(&work->arena, &draft, &work->pipe.plan);
 }
 
+static sl_err delays_of(struct sl_job_work *work, bool global_step, const double **out) {
+    const struct sl_plan *plan = work->pipe.plan;
+    struct sl_arena scratch = {0};
+    struct sl_sched_opts opts = {.schedule = work->job.schedule,
+                                 .batch = work->train.batch,
+                                 .iters = SL_ASYNC_ITERS,
+                                 .row = work->pipe.row,
+                                 .slack = work->job.slack,
+                                 .policy = &work->train.policy,
+                                 .global_step = global_step};
+    const struct sl_sched *sched;
+    double *delays = SL_NEW(&work->arena, double, plan->stage_count);
+    sl_err err = sl_sched_build(&scratch, plan, &opts, &sched);
+    if (err == SL_OK)
+        sl_sched_delays(sched, delays);
+    sl_arena_free(&scratch);
+    *out = delays;
+    return err;
+}
+
+/* Global steps that add delay: by how much, on every stage. */
+static sl_err measure_delays(struct sl_job_work *work) {
+    if (!work->pipe.global_step || sl_sched_row_is_global(work->pipe.row))
+        return SL_OK;
+    SL_TRY(delays_of(work, false, &work->published));
+    return delays_of(work, true, &work->delays);
+}
+
 sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     struct sl_job *job = &work->job;
     int *stage_of = SL_NEW(&work->arena, int, work->graph->forward_count);
@@ -192,10 +221,12 @@ sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     if (!sl_job_has(job, "slack"))
         job->slack = default_slack(work);
     sl_job_mark(job, "slack");
+    job->clip_scope =
+        sl_job_is_global(job, work->pipe.row) ? SL_JOB_SCOPE_GLOBAL : SL_JOB_SCOPE_STAGE;
     sl_job_mark(job, "clip_scope");
     work->pipe.stage_of = stage_of;
     work->pipe.schedule = work->pipe.row->name;
     work->pipe.slack = job->slack;
     work->pipe.global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL;
-    return SL_OK;
+    return measure_delays(work);
 }

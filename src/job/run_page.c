@@ -74,7 +74,7 @@ static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t ite
                                            .batch = job->batch,
                                            .iters = iters,
                                            .slack = job->slack,
-                                           .global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL};
+                                           .global_step = sl_job_is_global(job, NULL)};
     struct sl_sched_opts opts;
     SL_TRY(sl_job_sched_open(r->arena, &request));
     SL_TRY(sl_job_sched_opts(r->arena, &request, plan, &opts));

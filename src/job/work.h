@@ -54,6 +54,9 @@ struct sl_job_work {
     struct sl_train_config train;
     struct sl_pipe_config pipe; /* pipe.plan is NULL for one worker */
     struct sl_forecast forecast;
+    /* [stages] mean steps by which weights are behind, with global steps and as published; NULL:
+     * the same */
+    const double *delays, *published;
     struct sl_job_stored *stored;          /* NULL: the job resumes no run */
     struct sl_job_difference *differences; /* to the run that it resumes */
     int difference_count;

@@ -19,7 +19,8 @@
  *             feedback for a delay of one step).
  *
  * The height of a stage is the number of edges on its longest path to a sink: N-1-k for stage k of
- * a chain of N. `depth` is the number of stages on the longest path.
+ * a chain of N. `depth` is the number of stages on the longest path. A stage with w replicas has a
+ * w-th of the micro-batches on each, so w of them pass while a replica runs one.
  */
 #ifndef SL_OPTIM_POLICY_H
 #define SL_OPTIM_POLICY_H
@@ -38,12 +39,13 @@ struct sl_policy_use {
 struct sl_policy_at {
     int64_t height, depth;
     int64_t micros; /* m: micro-batches of a step */
+    int64_t width;  /* w: replicas */
     double delay;   /* mean staleness of its forward weights, in steps */
 };
 
 /* A pass of a stage. */
 struct sl_policy_pass {
-    int64_t height, depth, micros;
+    int64_t height, depth, micros, width;
     int64_t micro;   /* k, from 0 over the whole run */
     int64_t version; /* of the true weights that the prediction starts from */
     bool backward;

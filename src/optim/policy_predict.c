@@ -14,6 +14,9 @@
  *   xpipe        the formula of the paper with N = D and k = r; the first micro-batch of a step predicts.
  *   2bw-predict  both passes: the version that the gradient will be applied to, one step ahead.
  *
+ * A stage with w replicas is w pipelines that step together: each runs m/w micro-batches per step.
+ * The formulas then hold with m/w for m, and with k counted on one replica.
+ *
  * `reach` multiplies s. Successive directions agree only in part: with correlation c, the best
  * prediction along the last direction is c steps ahead.
  *
@@ -31,7 +34,7 @@ static int64_t from_target(const struct sl_policy_pass *p, int64_t target) {
 
 static int64_t spectrain(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
     (void)use;
-    int64_t later = p->global_step ? 0 : below_top(p) / 2;
+    int64_t later = p->global_step ? 0 : below_top(p) / 2 * p->width;
     return from_target(p, (p->micro + later) / p->micros);
 }
 
@@ -48,10 +51,10 @@ static int64_t round_even(int64_t a, int64_t b) {
 
 static int64_t xpipe(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
     (void)use;
-    int64_t t = p->micros, n = p->depth, k = below_top(p);
+    int64_t t = p->micros, n = p->depth, k = below_top(p), w = p->width; /* T = t/w */
     if (p->backward)
-        return (t + k / 2 - 1) / t;
-    int64_t twice = 2 * (t + n - 2) - k; /* 2 (T + N - k/2 - 2) */
+        return t + w * (k / 2 - 1) > 0 ? (t + w * (k / 2 - 1)) / t : 0;
+    int64_t twice = 2 * t + w * (2 * (n - 2) - k); /* 2w (T + N - k/2 - 2) */
     return twice > 0 ? round_even(twice, 2 * t) : 0;
 }
 

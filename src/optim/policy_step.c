@@ -5,7 +5,7 @@
  *                   T2: the backward reads u = w - tau_i*velocity, with
  *                   velocity <- gamma_i*velocity + (1-gamma_i)*(w_new - w_old),
  *                   gamma_i = D^(1/tau_i).   tau_i = (2h+1)/m as in the paper; `exact=1`: h/m, the
- *                   delay of 1F1B. A tau below 1 does not raise the rate.
+ *                   delay of 1F1B. With w replicas m/w for m. A tau below 1 does not raise the rate.
  *   lr-rescale      lr_i = lr / (1 + delay_i)^power
  *   nesterov-async  momentum 0.99 on all stages, or, `graded=1`, beta + h*(0.99-beta)/depth
  *   error-feedback  step t-1 used the direction Delta(t-1) of a gradient that was one step old;
@@ -32,11 +32,11 @@ static int64_t mare_micros(const struct sl_policy_use *use, int64_t height) {
 
 static int64_t mare_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
     bool corrects = p->backward && sl_optim_policy_value(use, "D") > 0;
-    return corrects ? mare_micros(use, p->height) : 0;
+    return corrects ? mare_micros(use, p->height) * p->width : 0;
 }
 
 static double mare_tau(const struct sl_policy_use *use, const struct sl_policy_at *at) {
-    return (double)mare_micros(use, at->height) / (double)at->micros;
+    return (double)(mare_micros(use, at->height) * at->width) / (double)at->micros;
 }
 
 static double mare_rate(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t) {

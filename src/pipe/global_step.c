@@ -1,7 +1,8 @@
 /* Global steps without a flush: all stages clip and skip by one global norm, and tied weights get
  * one gradient, while the pipeline stays full.
  *
- *   gradient complete      REDUCE of a tie:       send own uses to the other holders
+ *   gradient complete      REDUCE of replicas:    add their gradients (reduce.c)
+ *                          REDUCE of a tie:       replica 0 sends own uses to the other holders
  *                          REDUCE of the norm:    send norms of own gradients to all workers
  *   passes of the next iteration, into another gradient buffer ...
  *   STEP                   receive the norms of all, add them in graph order, step or skip
@@ -85,12 +86,13 @@ static sl_err open_shares(struct sl_pipe *pipe, int group) {
     pipe->shares[group] = channels;
     for (int i = 0; i < tie->count; i++)
         for (int j = 0; j < tie->count; j++) {
+            const struct sl_stage *reader = &plan->stages[tie->stages[j]];
             int from = plan->stages[tie->stages[i]].workers[0];
-            int to = plan->stages[tie->stages[j]].workers[0];
             int64_t bytes = tie->bytes * count_uses(pipe, tie, tie->stages[i]);
-            if (from != to)
-                SL_TRY(open_channel(pipe, from, to, bytes, true,
-                                    &channels[channel_at(pipe, from, to)]));
+            for (int r = 0; i != j && r < reader->width; r++)
+                if (from != reader->workers[r])
+                    SL_TRY(open_channel(pipe, from, reader->workers[r], bytes, true,
+                                        &channels[channel_at(pipe, from, reader->workers[r])]));
         }
     return SL_OK;
 }
@@ -283,9 +285,11 @@ static sl_err sum_ties(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
 
 /* ---- the global norm ---- */
 
-/* Does this seat send the norm of the parameter? */
+/* Does this seat send the norm of the parameter? Replicas have equal gradients. */
 static bool owns_norm(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat, int param) {
     const struct sl_plan *plan = pipe->config.plan;
+    if (seat->replica)
+        return false;
     for (int g = plan->stage_count; g < sl_sched_group_count(plan); g++)
         if (strcmp(tie_of(pipe, g)->name, pipe->train.graph->params.at[param].name) == 0)
             return sl_sched_group_root(plan, g) == seat->stage;

@@ -29,12 +29,6 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
                            sched->pools[i][SL_POOL_GRAD].count, GRADS_MAX);
     SL_TRY(sl_pipe_policy_check(c->train, sched));
     SL_TRY(sl_pipe_scale_check(c->train, sched));
-    if (sched->rule != SL_RULE_SYNC && !sched->global_step && c->train->clip > 0)
-        return sl_fail(SL_ERR_REFUSED,
-                       "schedule '%s' updates stages at different times, so there is no global "
-                       "gradient norm to clip; use `clip_scope` global or "
-                       "`clip` 0",
-                       sched->name);
     if (sched->rule == SL_RULE_SYNC && c->staleness)
         return sl_fail(SL_ERR_REFUSED,
                        "`log_staleness`: schedule '%s' is synchronous, so no weights are stale; "

@@ -236,10 +236,14 @@ struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int rep
 
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
     const struct sl_stage *s = &pipe->config.plan->stages[stage];
-    for (int r = 0; r < s->width; r++) /* the same on all replicas */
+    for (int r = 0; r < s->width; r++)
         if (pipe->seat_at[s->seat + r])
             return pipe->seat_at[s->seat + r]->newest;
     return 0;
+}
+
+int sl_pipe_replica_newest(const struct sl_pipe *pipe, int stage, int replica) {
+    return pipe->seat_at[pipe->config.plan->stages[stage].seat + replica]->newest;
 }
 
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {

@@ -103,7 +103,9 @@ int sl_pipe_stage_count(const struct sl_pipe *pipe);
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage); /* of replica 0 */
 struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica);
 /* The weight slab that holds the newest weights. */
-int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
+int sl_pipe_newest(const struct sl_pipe *pipe, int stage); /* of its first local replica */
+/* Replicas with other numbers of micro-batches may hold other numbers of versions. */
+int sl_pipe_replica_newest(const struct sl_pipe *pipe, int stage, int replica);
 /* Of the last run; NULL unless config.trace. */
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe);
 /* Memory of each worker, of all ranks: allocated; and as the verifier counts it. */

@@ -32,6 +32,7 @@ sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_pipe_seat *se
     seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param, p->param_count);
     seat->ats = SL_NEW(&seat->train.arena, struct sl_policy_at, p->param_count);
     seat->rates = SL_NEW(&seat->train.arena, double, p->param_count);
+    seat->scales = SL_NEW(&seat->train.arena, float, p->param_count);
     for (int i = 0; i < p->param_count; i++) {
         seat->ats[i] = seat->at;
         for (int t = 0; t < plan->tie_count; t++)
@@ -64,6 +65,7 @@ struct move {
     double factor;                      /* out = w - lr*factor*direction */
     int w, out;                         /* weight slabs; or, */
     int w_opt, out_opt, dir_opt, dir_w; /* if not -1, slabs instead */
+    const float *scale_of;              /* of the step that this is a part of; below 0: stays */
 };
 
 static const struct move nowhere = {.w_opt = -1, .out_opt = -1, .dir_opt = -1, .dir_w = -1};
@@ -78,10 +80,12 @@ static sl_err move_weights(const struct sl_pipe *pipe, struct sl_pipe_seat *seat
                            const struct move *m) {
     struct sl_train *train = &seat->train;
     struct sl_worker *worker = train->worker;
-    int count = worker->programs[SL_WORKER_FULL]->param_count;
-    for (int i = 0; i < count; i++) {
+    int params = worker->programs[SL_WORKER_FULL]->param_count, count = 0;
+    for (int i = 0; i < params; i++) {
+        if (m->scale_of && m->scale_of[i] < 0)
+            continue;
         const struct sl_optim_param *param = &train->params[i];
-        struct sl_step_item *item = &train->step_items[i];
+        struct sl_step_item *item = &train->step_items[count++];
         double lr = m->own_rates ? seat->rates[i]
                     : m->rate_t  ? rate_of(pipe, seat, i, m->rate_t)
                                  : 1;
@@ -136,9 +140,12 @@ sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action)
 
 /* velocity <- velocity - (1-gamma)*velocity - (1-gamma)*(w_old - w_new); w_old is in slab `old`,
  * which is free for it. Holders of a tied parameter have the same gamma, and so one velocity. */
-static sl_err follow(struct sl_pipe *pipe, struct sl_pipe_seat *seat, int w_new, int old) {
+static sl_err follow(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
+                     const struct sl_update_args *args, int old) {
     const struct sl_policy_use *policy = &pipe->train.policy;
     struct move m = nowhere;
+    int w_new = args->version;
+    m.scale_of = args->scale_of;
     m.w = m.out = old;
     m.dir_w = w_new;
     m.factor = 1;
@@ -146,6 +153,7 @@ static sl_err follow(struct sl_pipe *pipe, struct sl_pipe_seat *seat, int w_new,
     for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
         seat->rates[i] = 1 - policy->row->decay(policy, &seat->ats[i]);
     m = nowhere;
+    m.scale_of = args->scale_of;
     m.own_rates = true;
     m.w_opt = m.out_opt = m.dir_opt = seat->kept;
     m.factor = 1;
@@ -162,6 +170,7 @@ static sl_err feed_back(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
     struct move m = nowhere;
     if (args->t < 2)
         return SL_OK;
+    m.scale_of = args->scale_of;
     m.w = m.out = args->version;
     m.dir_opt = seat->kept;
     m.rate_t = args->t - 1;
@@ -185,6 +194,6 @@ sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
         SL_TRY(sl_run_worker_copy_weights(seat->train.worker, seat->foresight_slot, args->version));
     SL_TRY(sl_run_train_update(&seat->train, args));
     if (follows)
-        SL_TRY(follow(pipe, seat, args->version, seat->foresight_slot));
+        SL_TRY(follow(pipe, seat, args, seat->foresight_slot));
     return feedback ? feed_back(pipe, seat, args, 1) : SL_OK;
 }

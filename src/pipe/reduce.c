@@ -73,7 +73,7 @@ static sl_err begin_part(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, in
 
 void sl_pipe_reduce_before_pass(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                                 const struct sl_action *action, struct sl_worker_pass *pass) {
-    bool completes = seat->parts.count && w->pipe->ordered && !w->pipe->sched->global_step &&
+    bool completes = seat->parts.count && w->pipe->ordered &&
                      sl_sched_deps_completes(w->pipe->sched, action->stage, action->micro);
     w->completing.seat = completes ? seat : NULL;
     w->completing.program = pass->program;

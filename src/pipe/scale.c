@@ -23,7 +23,7 @@ sl_err sl_pipe_scale_check(const struct sl_train_config *c, const struct sl_sche
         SL_ERR_REFUSED,
         "schedule '%s' lets every stage decide about its own gradient, so a dynamic loss "
         "scale has no common decision to follow; use `clip_scope` "
-        "global, or a number as `loss_scale`",
+        "global, which makes steps later, or a number as `loss_scale`",
         sched->name);
 }
 

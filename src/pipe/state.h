@@ -23,9 +23,10 @@ struct sl_pipe_seat {
     int64_t counted;      /* iteration of train.counts, -1: none */
     int64_t step_version; /* version of a STEP that waits for the worker's other seats, 0: none */
     int step_from, step_to, step_grad;
-    struct sl_policy_at at;        /* position of the stage, for policies */
-    struct sl_policy_at *ats;      /* [params] the same; for a tied one, of its highest holder */
-    double *rates;                 /* [params] of the current step */
+    struct sl_policy_at at;   /* position of the stage, for policies */
+    struct sl_policy_at *ats; /* [params] the same; for a tied one, of its highest holder */
+    double *rates;            /* [params] of the current step */
+    float *scales; /* [params] stage by stage: 1 / loss scale, clipped; below 0: skipped */
     struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
     int kept;                      /* slab of the tensor that the policy keeps, -1: none */
     int foresight_slot;            /* weight slab of backward predictions, -1: none */

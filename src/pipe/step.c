@@ -74,11 +74,11 @@ static bool holds_tie(const struct sl_tie *tie, int stage) {
 sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
     int group = action->slot, here = 0;
+    if (group < plan->stage_count)
+        return sl_pipe_reduce_replicas(w, action);
     if (w->pipe->sched->global_step)
         return sl_pipe_global_step_reduce(
             w, w->pipe->seat_at[sl_sched_seat(plan, action->stage, w->index)], action);
-    if (group < plan->stage_count)
-        return sl_pipe_reduce_replicas(w, action);
     const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
     for (int i = 0; i < w->seat_count; i++)
         here += holds_tie(tie, w->seats[i].stage);
@@ -103,19 +103,21 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
     return SL_OK;
 }
 
+/* scale_of: NULL, or the scales of parameters that are clipped and skipped apart. */
 static sl_err update_seat(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, double lr,
-                          float scale, bool apply) {
+                          const struct sl_norm_verdict *verdict, const float *scale_of) {
     struct sl_worker *worker = seat->train.worker;
     struct sl_update_args args = {
         .t = w->pipe->start_step + seat->step_version,
         .lr = lr,
-        .scale = scale,
+        .scale = verdict->scale,
+        .scale_of = scale_of,
         .version = seat->step_to,
         .grad_slot = seat->step_grad,
     };
     if (seat->step_to != seat->step_from)
         SL_TRY(sl_run_worker_copy_weights(worker, seat->step_to, seat->step_from));
-    if (apply)
+    if (verdict->finite || scale_of)
         SL_TRY(sl_pipe_update(w->pipe, seat, &args));
     seat->newest = seat->step_to;
     seat->filled &= ~((uint64_t)1 << seat->step_grad);
@@ -183,7 +185,7 @@ static sl_err step_synchronous(struct sl_pipe_worker *w, int64_t version) {
     struct sl_norm_verdict verdict = sl_optim_norm_judge(sum, 1 / scale, pipe->train.clip);
     sl_pipe_scale_decided(w, version, verdict.finite);
     for (int i = 0; i < w->seat_count; i++)
-        SL_TRY(update_seat(w, &w->seats[i], lr, verdict.scale, verdict.finite));
+        SL_TRY(update_seat(w, &w->seats[i], lr, &verdict, NULL));
     if (w->index == 0)
         report_step(w, version, &verdict, lr);
     return SL_OK;
@@ -197,23 +199,43 @@ static sl_err step_global(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
         sl_optim_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + action->version);
     struct sl_norm_verdict verdict;
     SL_TRY(sl_pipe_global_step_decide(w, seat, action, &verdict));
-    SL_TRY(update_seat(w, seat, lr, verdict.scale, verdict.finite));
+    SL_TRY(update_seat(w, seat, lr, &verdict, NULL));
     if (w->index == 0 && seat == &w->seats[0])
         report_step(w, action->version, &verdict, lr);
     return SL_OK;
 }
 
-/* Asynchronous, by the norm of the stage: a stage whose gradient is not finite skips its step. */
+static bool is_tied(const struct sl_pipe_worker *w, const char *name) {
+    const struct sl_plan *plan = w->pipe->config.plan;
+    for (int t = 0; t < plan->tie_count; t++)
+        if (strcmp(plan->ties[t].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Asynchronous, stage by stage: a stage clips by the norm of its own gradient, and skips its step if
+ * that is not finite. A tied parameter is clipped and skipped by its own norm, so that all holders
+ * do the same without a message. */
 static sl_err step_alone(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
-    double sum = 0,
+    const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
+    double sum = 0, scale = 1 / sl_pipe_scale_of(w, version - 1), clip = pipe->train.clip,
            lr = sl_optim_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
-    SL_TRY(sl_run_worker_sum_uses(seat->train.worker, 0));
-    SL_TRY(sl_run_train_norms(&seat->train, 0));
-    for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
-        sum += seat->train.norm_sums[i];
-    struct sl_norm_verdict own = sl_optim_norm_judge(sum, 1 / sl_pipe_scale_of(w, version - 1), 0);
-    SL_TRY(update_seat(w, seat, lr, own.scale, own.finite));
+    bool alike = true;
+    SL_TRY(sl_run_worker_sum_uses(seat->train.worker, seat->step_grad));
+    SL_TRY(sl_run_train_norms(&seat->train, seat->step_grad));
+    for (int i = 0; i < p->param_count; i++)
+        if (!is_tied(w, p->graph->params.at[p->params[i].param].name))
+            sum += seat->train.norm_sums[i];
+    struct sl_norm_verdict own = sl_optim_norm_judge(sum, scale, clip);
+    for (int i = 0; i < p->param_count; i++) {
+        bool tied = is_tied(w, p->graph->params.at[p->params[i].param].name);
+        struct sl_norm_verdict of =
+            tied ? sl_optim_norm_judge(seat->train.norm_sums[i], scale, clip) : own;
+        seat->scales[i] = of.finite ? of.scale : -1;
+        alike &= !tied;
+    }
+    SL_TRY(update_seat(w, seat, lr, &own, alike ? NULL : seat->scales));
     own.norm = NAN;
     if (w->index == 0 && seat == &w->seats[0])
         report_step(w, version, &own, lr);

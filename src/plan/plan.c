@@ -256,11 +256,14 @@ static sl_err derive_heights(struct sl_arena *arena, struct sl_plan *plan,
             topo[--low] = i;
     }
     while (at > low) {
-        const struct sl_stage *stage = &stages[topo[--at]];
+        struct sl_stage *stage = &stages[topo[--at]];
+        stage->window += stage->width; /* its readers are done */
         for (int i = 0; i < stage->in_count; i++) {
             int from = plan->edges[stage->in[i]].from;
             if (stages[from].height < stage->height + 1)
                 stages[from].height = stage->height + 1;
+            if (stages[from].window < stage->window)
+                stages[from].window = stage->window;
             if (--left[from] == 0)
                 topo[--low] = from;
         }
@@ -271,9 +274,12 @@ static sl_err derive_heights(struct sl_arena *arena, struct sl_plan *plan,
                            stages[i].name);
     plan->topo = topo;
     plan->depth = 1;
+    plan->window = 0;
     for (int i = 0; i < plan->stage_count; i++) {
         if (stages[i].height + 1 > plan->depth)
             plan->depth = stages[i].height + 1;
+        if (stages[i].window > plan->window)
+            plan->window = stages[i].window;
         if (!stages[i].in_count)
             stages[i].has_input = true;
     }
@@ -325,7 +331,7 @@ sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
         stage->name = copy_name(arena, stage->name);
         stage->workers = COPY(arena, stage->workers, stage->width);
         stage->nodes = COPY(arena, stage->nodes, stage->node_count);
-        stage->height = stage->in_count = stage->out_count = 0;
+        stage->height = stage->window = stage->in_count = stage->out_count = 0;
     }
     struct sl_edge *edges = COPY(arena, draft->edges, plan->edge_count);
     struct sl_tie *ties = COPY(arena, draft->ties, plan->tie_count);

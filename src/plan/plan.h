@@ -62,6 +62,7 @@ struct sl_stage {
     struct sl_stage_times times;
     /* derived by sl_plan_build */
     int height;          /* edges on the longest path to a sink */
+    int window;          /* replicas on the path to a sink that has most, its own included */
     int seat;            /* seats of this stage are seat .. seat + width - 1 */
     const int *in, *out; /* edge numbers, ascending */
     int in_count, out_count;
@@ -108,6 +109,7 @@ struct sl_plan {
     const int *const *worker_seats; /* [worker_count] ascending seat numbers */
     const int *worker_seat_count;
     int depth;       /* stages on the longest path: 1 + largest height */
+    int window;      /* largest window of a stage */
     const int *topo; /* [stage_count] stages, every edge goes to the right */
 };
 

@@ -131,7 +131,8 @@ static void offer_parts(struct walk *w, const struct sl_action *a) {
             const struct sl_action *b = &t->lanes[l].at[i].action;
             bool own = b->slot == verdict
                            ? a->kind == SL_STEP
-                           : b->kind == SL_REDUCE && sl_sched_in_group(plan, b->slot, a->stage);
+                           : b->kind == SL_REDUCE && !sl_sched_deps_meets(t->sched, b->slot) &&
+                                 sl_sched_in_group(plan, b->slot, a->stage);
             if (b->kind == SL_REDUCE && b->version == a->version && own)
                 offer(w, (struct sl_moment){l, i}, t->lanes[l].at[i].end_ns);
         }
@@ -227,8 +228,8 @@ static bool step_back(struct walk *w, struct sl_moment m) {
         offer_before(w, recv);
     if (!message)
         offer_inputs(w, &span->action);
-    if (span->action.kind == SL_REDUCE && !w->timeline->sched->global_step &&
-        w->best_ns < w->limit_ns)
+    if (span->action.kind == SL_REDUCE &&
+        sl_sched_deps_meets(w->timeline->sched, span->action.slot) && w->best_ns < w->limit_ns)
         offer_group(w, &span->action);
     if (message && w->best_ns < w->limit_ns)
         offer_wire(w, m);
@@ -283,7 +284,8 @@ void sl_report_timeline_critical(struct sl_arena *arena, const struct sl_timelin
         if (span->action.kind == SL_SEND &&
             sl_sched_matches_find(w.matches, &span->action, &send, &recv))
             end = span_at(&w, recv)->end_ns;
-        if (span->action.kind == SL_REDUCE && timeline->sched->global_step)
+        if (span->action.kind == SL_REDUCE &&
+            !sl_sched_deps_meets(timeline->sched, span->action.slot))
             end = until; /* transfer of a part */
         add_time(out, span, (end < until ? end : until) - span->start_ns);
         until = span->start_ns;

@@ -43,7 +43,7 @@ static struct sl_step_item step_item(struct sl_train *train, const struct sl_upd
     double lr = args->lr_of ? args->lr_of[i] : args->lr;
     struct sl_step_item item = {
         .param = param,
-        .coef = sl_optim_coef(param, args->t, lr, args->scale),
+        .coef = sl_optim_coef(param, args->t, lr, args->scale_of ? args->scale_of[i] : args->scale),
         .io =
             {
                 .count = param->count,
@@ -70,10 +70,11 @@ struct update {
 static sl_err act_update(void *ctx, bool repeated) {
     struct sl_train *train = ((struct update *)ctx)->train;
     const struct sl_update_args *args = ((struct update *)ctx)->args;
-    int count = train->worker->programs[SL_WORKER_FULL]->param_count;
+    int params = train->worker->programs[SL_WORKER_FULL]->param_count, count = 0;
     (void)repeated;
-    for (int i = 0; i < count; i++)
-        train->step_items[i] = step_item(train, args, i);
+    for (int i = 0; i < params; i++)
+        if (!args->scale_of || args->scale_of[i] >= 0)
+            train->step_items[count++] = step_item(train, args, i);
     return train->device->row->step(train->device, train->step_items, count);
 }
 

@@ -136,8 +136,9 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
-    const double *lr_of; /* [params] separate rates, or NULL */
-    bool delta;          /* store the direction in the last slab */
+    const double *lr_of;   /* [params] separate rates, or NULL */
+    const float *scale_of; /* [params] instead of `scale`, or NULL; below 0: no step */
+    bool delta;            /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_run_train_update(struct sl_train *train, const struct sl_update_args *args);
 

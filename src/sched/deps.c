@@ -41,6 +41,10 @@ bool sl_sched_deps_completes(const struct sl_sched *sched, int stage, int32_t mi
            sl_sched_micros(sched, stage, micro / micros);
 }
 
+bool sl_sched_deps_meets(const struct sl_sched *sched, int group) {
+    return !sched->global_step || group < sched->plan->stage_count;
+}
+
 int32_t sl_sched_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro) {
     const struct sl_stage *s = &sched->plan->stages[stage];
     if (s->width == 1)

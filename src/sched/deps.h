@@ -43,6 +43,12 @@ bool sl_sched_deps_completes(const struct sl_sched *sched, int stage, int32_t mi
 struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
                                               const struct sl_action *pass);
 struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stage);
+/* Half times (passes of a replica) from a backward of this stage to the end of its round trip. */
+int64_t sl_sched_half_times_below(const struct sl_sched *sched, int stage);
+/* VSYNC: the first stage of full height; it fixes the version of a micro-batch. */
+int sl_sched_entry(const struct sl_plan *plan);
+/* REDUCE waits for the group: always without global_step, else only for replicas. */
+bool sl_sched_deps_meets(const struct sl_sched *sched, int group);
 
 /* Does this edge need message buffers on the stage's worker? Pools by edge end. */
 int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,

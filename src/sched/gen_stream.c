@@ -155,10 +155,17 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
     SL_VEC_FREE(&all->vec);
 }
 
+/* Micro-batches of an iteration on the replica that has fewest, but not none. */
+static int64_t least_share(const struct sl_gen *gen, int stage) {
+    int64_t share = gen->sched->micros[stage] / gen->plan->stages[stage].width;
+    return share ? share : 1;
+}
+
+/* Iterations that a replica begins between its gradient and its step. */
 static int64_t max_late(const struct sl_gen *gen) {
     int64_t max = 0;
     for (int i = 0; i < gen->plan->stage_count; i++) {
-        int64_t late = sl_sched_step_delay(gen->sched, i);
+        int64_t late = sl_sched_step_delay(gen->sched, i) / (2 * least_share(gen, i));
         max = late > max ? late : max;
     }
     return max;
@@ -170,7 +177,7 @@ sl_err sl_sched_gen_stream(struct sl_gen *gen) {
     int64_t even = gen->iters - (sched->last_batch != sched->batch);
     int64_t lead = sl_sched_gen_ceil(max - 1, m) > 1 ? sl_sched_gen_ceil(max - 1, m) : 1;
     if (sched->global_step) /* the first steps come late, the period has one per iteration */
-        lead += 1 + max_late(gen) / (2 * m);
+        lead += 1 + max_late(gen);
     int64_t reps = even * m < max ? 0 : (even * m - max) / m - lead;
     bool single = true;
     if (reps < 2)
@@ -201,8 +208,12 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t total = gen->iters * m, live = window < total ? window : total;
     bool global_step = gen->sched->global_step;
     int64_t more = global_step ? sl_sched_gen_ceil(sl_sched_step_delay(gen->sched, stage), 2) : 0;
-    int64_t late = sl_sched_gen_ceil(window - 1 + more, m);
-    int64_t late_all = sl_sched_gen_ceil(widest(gen) - 1 + global_step, m);
+    int64_t late = width == 1 ? sl_sched_gen_ceil(window - 1 + more, m)
+                              : sl_sched_gen_ceil(window - 1, m) +
+                                    sl_sched_gen_ceil(more, least_share(gen, stage));
+    bool wide_entry = gen->plan->stages[sl_sched_entry(gen->plan)].width > 1;
+    int64_t late_all = wide_entry ? sl_sched_gen_ceil(widest(gen) - 1, m) + global_step
+                                  : sl_sched_gen_ceil(widest(gen) - 1 + global_step, m);
     const struct sl_policy *policy = gen->sched->policy.row;
     bool newest = gen->row->rule == SL_RULE_NEWEST && !(policy && policy->bellwether);
     *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width)};

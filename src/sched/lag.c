@@ -1,4 +1,4 @@
-/* Counts pending steps by one walk over the lists of the workers. */
+/* Counts pending steps and delays by walks over the lists of the workers. */
 #include "sched/lag.h"
 
 #include "sched/deps.h"
@@ -29,4 +29,24 @@ int32_t sl_sched_decision_lag(const struct sl_sched *sched) {
         lag = own > lag ? own : lag;
     }
     return lag;
+}
+
+void sl_sched_delays(const struct sl_sched *sched, double *delays) {
+    const struct sl_sched flat = sl_sched_flat(sched);
+    const struct sl_plan *plan = sched->plan;
+    for (int s = 0; s < plan->stage_count; s++)
+        delays[s] = 0;
+    for (int segment = 0; segment < SL_SEGMENT_COUNT; segment++)
+        for (int w = 0; w < plan->worker_count; w++)
+            for (int64_t i = 0; i < flat.lists[segment][w].count; i++) {
+                const struct sl_action *a = &flat.lists[segment][w].at[i];
+                if (a->kind != SL_FORWARD)
+                    continue;
+                int32_t iteration = a->micro / flat.micros[a->stage];
+                bool counts = flat.reps ? segment == SL_PERIOD : iteration == flat.iters - 1;
+                int32_t of =
+                    flat.reps ? flat.micros[a->stage] : sl_sched_micros(&flat, a->stage, iteration);
+                if (counts)
+                    delays[a->stage] += (double)(iteration - a->version) / of;
+            }
 }

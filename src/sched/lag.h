@@ -8,4 +8,8 @@
  * iteration t. 0 for synchronous schedules. */
 int32_t sl_sched_decision_lag(const struct sl_sched *sched);
 
+/* Mean number of steps by which the weights of a stage's forward passes are behind their iteration:
+ * in the period or, without one, in the last iteration. delays[stages]. */
+void sl_sched_delays(const struct sl_sched *sched, double *delays);
+
 #endif

@@ -18,11 +18,19 @@ struct seat_state {
     int64_t passes, *due; /* [version] passes after which it is made */
 };
 
+/* What replica 0 of a stage does with gradients; replicas without micro-batches do the same. */
+struct event {
+    int8_t segment;
+    bool step; /* else: the gradient is complete */
+};
+
 struct expand {
     struct sl_low *low;
     struct seat_state *seats;
     int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
     int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
+    struct event **events; /* [stage][2 iter] in order; global_step with idle replicas */
+    int64_t *event_count;  /* [stage] */
     int entry;             /* VSYNC: stage that fixes the version */
     int segment;           /* current */
 };
@@ -48,6 +56,13 @@ static void put(struct sl_items *items, struct sl_action action) { SL_PUSH(&item
 static void put_reduce(struct sl_items *items, int stage, int32_t version, int group) {
     put(items, (struct sl_action){
                    .kind = SL_REDUCE, .stage = (uint16_t)stage, .version = version, .slot = group});
+}
+
+static void note_event(struct expand *e, const struct seat_state *s, int stage, bool step) {
+    const struct sl_plan *plan = e->low->plan;
+    if (e->events[stage] && s == &e->seats[plan->stages[stage].seat])
+        e->events[stage][e->event_count[stage]++] =
+            (struct event){.segment = (int8_t)e->segment, .step = step};
 }
 
 static sl_err put_step(struct expand *e, struct sl_items *items, int stage, int32_t version) {
@@ -111,20 +126,26 @@ static void complete_gradient(struct expand *e, struct sl_items *items, int seat
     struct seat_state *s = &e->seats[seat];
     int stage = plan->seats[seat].stage;
     int32_t version = ++s->complete;
+    note_event(e, s, stage, false);
     for (int i = 0, g; (g = sl_sched_group_of(plan, stage, i)) >= 0; i++)
         put_reduce(items, stage, version, g);
     put_reduce(items, stage, version, sl_sched_decision_group(plan));
     s->due[version] = s->passes + sl_sched_step_delay(&e->low->flat, stage);
 }
 
-/* Before a pass: the steps that are due. Rule twobw: as late as possible. */
+/* Before a pass: the steps that are due. Rule twobw: as late as possible. Rule vsync: at the latest
+ * when the pass reads the version, which the entry has made by then. */
 static sl_err step_due(struct expand *e, struct sl_items *items, struct seat_state *s,
                        const struct sl_action *pass) {
     int32_t iter = pass->micro / e->low->flat.micros[pass->stage];
     bool twobw = e->low->flat.rule == SL_RULE_2BW;
+    bool vsync = e->low->flat.rule == SL_RULE_VSYNC && pass->stage != e->entry;
+    int32_t read = vsync ? e->stashed[e->entry][pass->micro] : 0;
     while (s->steps < s->complete &&
-           (twobw ? iter - 1 > s->steps : s->due[s->steps + 1] <= s->passes))
+           (twobw ? iter - 1 > s->steps : read > s->steps || s->due[s->steps + 1] <= s->passes)) {
+        note_event(e, s, pass->stage, true);
         SL_TRY(put_step(e, items, pass->stage, ++s->steps));
+    }
     return SL_OK;
 }
 
@@ -134,8 +155,10 @@ static sl_err step_rest(struct expand *e, struct sl_items *items, int worker) {
     for (int32_t v = 1; v <= e->low->flat.iters; v++)
         for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
             int seat = plan->worker_seats[worker][i];
-            if (e->seats[seat].steps + 1 == v)
-                SL_TRY(put_step(e, items, plan->seats[seat].stage, ++e->seats[seat].steps));
+            if (e->seats[seat].steps + 1 != v)
+                continue;
+            note_event(e, &e->seats[seat], plan->seats[seat].stage, true);
+            SL_TRY(put_step(e, items, plan->seats[seat].stage, ++e->seats[seat].steps));
         }
     return SL_OK;
 }
@@ -264,6 +287,42 @@ static sl_err step_idle(struct expand *e, struct sl_items *items, int worker, in
     return SL_OK;
 }
 
+/* Has this worker a replica that gets no micro-batch of a full iteration? */
+static bool is_idle(const struct expand *e, int worker) {
+    const struct sl_plan *plan = e->low->plan;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++)
+        if (!share_of(&e->low->flat, plan->worker_seats[worker][i], 0))
+            return true;
+    return false;
+}
+
+/* global_step: idle replicas give empty gradients and step where replica 0 does, in its order. Those
+ * that a short last iteration leaves out give one in the segment where replica 0 gives its own. */
+static sl_err follow(struct expand *e, struct sl_items *items, int worker) {
+    const struct sl_plan *plan = e->low->plan;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int seat = plan->worker_seats[worker][i], stage = plan->seats[seat].stage;
+        const struct seat_state *s = &e->seats[seat];
+        const int8_t *where = e->step_segment[stage];
+        if (share_of(&e->low->flat, seat, 0)) {
+            if (s->complete == e->low->flat.iters - 1 && where &&
+                where[s->complete] == e->segment && !share_of(&e->low->flat, seat, s->complete))
+                complete_gradient(e, items, seat);
+            continue;
+        }
+        for (int64_t j = 0; j < e->event_count[stage]; j++) {
+            const struct event *event = &e->events[stage][j];
+            if (event->segment != e->segment)
+                continue;
+            if (event->step)
+                SL_TRY(put_step(e, items, stage, ++e->seats[seat].steps));
+            else
+                complete_gradient(e, items, seat);
+        }
+    }
+    return SL_OK;
+}
+
 static sl_err expand_worker(struct expand *e, int worker) {
     const struct sl_sched *flat = &e->low->flat;
     const struct sl_plan *plan = e->low->plan;
@@ -278,7 +337,10 @@ static sl_err expand_worker(struct expand *e, int worker) {
         for (int64_t i = 0; i < list->count; i++)
             SL_TRY(
                 expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s))));
-        SL_TRY(step_idle(e, items, worker, s));
+        if (flat->global_step)
+            SL_TRY(follow(e, items, worker));
+        else
+            SL_TRY(step_idle(e, items, worker, s));
         if (flat->global_step && s == SL_EPILOGUE)
             SL_TRY(step_rest(e, items, worker));
         for (int64_t i = 0; i < items->vec.count; i++)
@@ -293,17 +355,12 @@ sl_err sl_sched_lower_expand(struct sl_low *low) {
     e.seats = SL_NEW(&low->scratch, struct seat_state, plan->seat_count);
     e.stashed = SL_NEW(&low->scratch, int32_t *, plan->stage_count);
     e.step_segment = SL_NEW(&low->scratch, int8_t *, plan->stage_count);
-    for (int i = plan->stage_count - 1; i >= 0; i--)
-        if (plan->stages[i].height == plan->depth - 1)
-            e.entry = i;
+    e.entry = sl_sched_entry(plan);
+    e.events = SL_NEW(&low->scratch, struct event *, plan->stage_count);
+    e.event_count = SL_NEW(&low->scratch, int64_t, plan->stage_count);
     for (int i = 0; low->flat.global_step && i < plan->stage_count; i++)
-        if (plan->stages[i].width > 1)
-            return sl_fail(
-                SL_ERR_REFUSED,
-                "stage %s has %d replicas, and stages step together on one verdict only "
-                "where none has; train it with `clip_scope` stage and `clip` 0, or without "
-                "replicas",
-                plan->stages[i].name, plan->stages[i].width);
+        if (plan->stages[i].width > low->flat.micros[i])
+            e.events[i] = SL_NEW(&low->scratch, struct event, 2 * (int64_t)low->flat.iters);
     for (int i = 0; i < plan->stage_count; i++)
         if (low->flat.rule == SL_RULE_STASH || (low->flat.rule == SL_RULE_VSYNC && i == e.entry))
             e.stashed[i] = SL_NEW(&low->scratch, int32_t, sl_sched_total(&low->flat, i));
@@ -318,7 +375,9 @@ sl_err sl_sched_lower_expand(struct sl_low *low) {
     for (int i = 0; i < plan->seat_count; i++)
         e.seats[i].due =
             SL_NEW(&low->scratch, int64_t, low->flat.global_step ? low->flat.iters + 2 : 0);
-    for (int w = 0; w < plan->worker_count; w++)
-        SL_TRY(expand_worker(&e, w));
+    for (int idle = 0; idle < 2; idle++) /* they follow the others */
+        for (int w = 0; w < plan->worker_count; w++)
+            if (is_idle(&e, w) == idle)
+                SL_TRY(expand_worker(&e, w));
     return SL_OK;
 }

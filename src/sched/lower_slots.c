@@ -165,7 +165,10 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
         spans->foresees[a->kind != SL_FORWARD] = true;
     spans->predictions += a->kind == SL_PREDICT;
     int64_t waiting = a->micro / s->low->flat.micros[a->stage] - spans->steps + 1;
-    if ((a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT) && waiting > spans->grads)
+    if (a->kind == SL_REDUCE)
+        waiting = a->version - spans->steps;
+    if ((a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT || a->kind == SL_REDUCE) &&
+        waiting > spans->grads)
         spans->grads = waiting;
     switch ((enum sl_kind)a->kind) {
     case SL_FORWARD:

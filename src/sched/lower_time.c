@@ -138,7 +138,8 @@ static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     int verdict = sl_sched_decision_group(plan), seat = sl_sched_seat(plan, a->stage, worker);
     for (int i = 0, g; a->slot == verdict && (g = sl_sched_group_of(plan, a->stage, i)) >= 0; i++)
-        if (sl_sched_group_root(plan, g) == a->stage && !reach_parts(c, worker, a, g))
+        if (!sl_sched_deps_meets(&c->low->flat, g) && sl_sched_group_root(plan, g) == a->stage &&
+            !reach_parts(c, worker, a, g))
             return false;
     struct parts *parts = &c->parts[a->slot][a->version];
     c->given[seat][a->slot] = a->version;
@@ -152,7 +153,7 @@ static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
     if (!reach_parts(c, worker, a, sl_sched_decision_group(plan)))
         return false;
     for (int i = 0, g; (g = sl_sched_group_of(plan, a->stage, i)) >= 0; i++)
-        if (!reach_parts(c, worker, a, g))
+        if (!sl_sched_deps_meets(&c->low->flat, g) && !reach_parts(c, worker, a, g))
             return false;
     c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
     return true;
@@ -202,12 +203,11 @@ static void run_worker(struct clock *c, int worker) {
         bool done = true;
         if (sl_is_timed(a))
             done = do_pass(c, worker, a);
-        else if (c->low->flat.global_step && a->kind == SL_REDUCE)
-            done = give_part(c, worker, a);
+        else if (a->kind == SL_REDUCE)
+            done = sl_sched_deps_meets(&c->low->flat, a->slot) ? do_reduce(c, worker, a)
+                                                               : give_part(c, worker, a);
         else if (c->low->flat.global_step && a->kind == SL_STEP)
             done = do_step(c, worker, a);
-        else if (a->kind == SL_REDUCE)
-            done = do_reduce(c, worker, a);
         else
             c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
         if (!done) {

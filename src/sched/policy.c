@@ -1,20 +1,36 @@
 /* A schedule as policies see it: numbers of a pass, numbers of a stage. Heights are counted in
- * micro-batches in flight: with slack there are more of them to an edge. */
+ * passes of one replica: with slack there are more of them to an edge, and where stages have other
+ * numbers of replicas, fewer or more. */
 #include "sched/deps.h"
+#include "sched/gen.h"
 
-static int64_t height_of(const struct sl_sched *sched, int stage) {
-    return (int64_t)sched->plan->stages[stage].height * (1 + sched->slack);
+/* Micro-batches in flight on a stage, over all its replicas. */
+static int64_t flight_of(const struct sl_sched *sched, int stage) {
+    const struct sl_stage *s = &sched->plan->stages[stage];
+    return s->window + (int64_t)s->height * sched->slack;
 }
 
-static int64_t depth_of(const struct sl_sched *sched) {
-    return (int64_t)(sched->plan->depth - 1) * (1 + sched->slack) + 1;
+static int64_t height_of(const struct sl_sched *sched, int stage) {
+    int width = sched->plan->stages[stage].width;
+    return sl_sched_gen_ceil(flight_of(sched, stage) - width, width);
+}
+
+int64_t sl_sched_half_times_below(const struct sl_sched *sched, int stage) {
+    const struct sl_plan *plan = sched->plan;
+    int64_t top = plan->window + (int64_t)(plan->depth - 1) * sched->slack;
+    return (top - flight_of(sched, stage)) / plan->stages[stage].width;
+}
+
+static int64_t depth_of(const struct sl_sched *sched, int stage) {
+    return sl_sched_half_times_below(sched, stage) + height_of(sched, stage) + 1;
 }
 
 struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
                                               const struct sl_action *pass) {
     return (struct sl_policy_pass){.height = height_of(sched, pass->stage),
-                                   .depth = depth_of(sched),
+                                   .depth = depth_of(sched, pass->stage),
                                    .micros = sched->micros[pass->stage],
+                                   .width = sched->plan->stages[pass->stage].width,
                                    .micro = pass->micro,
                                    .version = pass->version,
                                    .backward = pass->kind != SL_FORWARD,
@@ -24,19 +40,30 @@ struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
 /* Of the m forwards of a step, those before the last step read an older version. A stage of height h
  * is h backwards behind its forwards, so the sum of the staleness over a step is ceil(h/m) +
  * ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step `late` passes after its gradient adds
- * ceil(late/2) forwards to these. */
+ * ceil(late/2) forwards to these. w replicas have m/w of the forwards each. */
+static double delay_of(const struct sl_sched *sched, int stage) {
+    const struct sl_stage *s = &sched->plan->stages[stage];
+    int64_t late = sched->global_step ? (sl_sched_step_delay(sched, stage) + 1) / 2 : 0;
+    return (double)((height_of(sched, stage) + late) * s->width) / (double)sched->micros[stage];
+}
+
+int sl_sched_entry(const struct sl_plan *plan) {
+    int entry = 0;
+    while (plan->stages[entry].height + 1 < plan->depth)
+        entry++;
+    return entry;
+}
+
 struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stage) {
     struct sl_policy_at at = {.height = height_of(sched, stage),
-                              .depth = depth_of(sched),
+                              .depth = depth_of(sched, stage),
+                              .width = sched->plan->stages[stage].width,
                               .micros = sched->micros[stage]};
-    int64_t late = sched->global_step ? (sl_sched_step_delay(sched, stage) + 1) / 2 : 0;
     switch (sched->rule) {
     case SL_RULE_SYNC: at.delay = 0; break;
     case SL_RULE_2BW: at.delay = 1; break;
-    case SL_RULE_VSYNC: /* that of the entry */
-        at.delay = (double)(at.depth - 1 + sched->global_step) / (double)at.micros;
-        break;
-    default: at.delay = (double)(at.height + late) / (double)at.micros; break;
+    case SL_RULE_VSYNC: at.delay = delay_of(sched, sl_sched_entry(sched->plan)); break;
+    default: at.delay = delay_of(sched, stage); break;
     }
     return at;
 }

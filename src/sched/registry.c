@@ -221,6 +221,11 @@ static sl_err generate_sync(struct sl_gen *gen) {
     return generate_last(gen);
 }
 
+/* 2bw reads the version of a step one iteration later: a step that waits for all adds no delay. */
+bool sl_sched_row_is_global(const struct sl_schedule *row) {
+    return row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD || row->rule == SL_RULE_2BW;
+}
+
 sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
                          const struct sl_sched_opts *opts, struct sl_sched **out) {
     struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};

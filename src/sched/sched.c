@@ -130,9 +130,8 @@ int sl_sched_group_root(const struct sl_plan *plan, int group) {
  * arrives a pass later if F and B take the same time, and half a pass later per edge if B takes
  * longer, because lower stages are then further in time at the same pass. */
 int sl_sched_step_delay(const struct sl_sched *sched, int stage) {
-    int below = sched->plan->depth - 1 - sched->plan->stages[stage].height;
-    below *= 1 + sched->slack;
-    return below + 1 + (below + 1) / 2;
+    int64_t below = sl_sched_half_times_below(sched, stage);
+    return (int)(below + 1 + (below + 1) / 2);
 }
 
 int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter) {
@@ -165,7 +164,7 @@ int sl_sched_share_places(const struct sl_sched *sched) {
 
 static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int worker) {
     for (int i = 0; i < tie->count; i++)
-        if (plan->stages[tie->stages[i]].workers[0] == worker)
+        if (sl_sched_seat(plan, tie->stages[i], worker) >= 0)
             return true;
     return false;
 }
@@ -177,8 +176,8 @@ static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     for (int t = 0; sched->global_step && t < plan->tie_count; t++) {
         const struct sl_tie *tie = &plan->ties[t];
         int others = 0;
-        for (int w = 0; w < plan->worker_count && holds(plan, tie, worker); w++)
-            others += w != worker && holds(plan, tie, w);
+        for (int i = 0; i < tie->count && holds(plan, tie, worker); i++)
+            others += sl_sched_seat(plan, tie->stages[i], worker) < 0;
         if (tie->bytes > (INT64_MAX / 4 - sum) / (others * sl_sched_share_places(sched) + 1))
             return INT64_MAX / 4;
         sum += others * sl_sched_share_places(sched) * tie->bytes;

@@ -77,6 +77,10 @@ const struct sl_schedule *sl_sched_row_find(const char *name); /* NULL when abse
 /* SL_ERR_USAGE with the nearest name. */
 SL_MUST_CHECK sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out);
 
+/* Does a run take global steps if its job does not say so? Only where they add no delay, so that a
+ * bare name means the published rule. Synchronous rows are global anyway. */
+bool sl_sched_row_is_global(const struct sl_schedule *row);
+
 /* Do two weight versions stall the pipeline, because an iteration has fewer micro-batches than are
  * in flight? */
 bool sl_sched_row_is_crowded(const struct sl_sched *sched);

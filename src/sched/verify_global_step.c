@@ -37,6 +37,8 @@ static int who_misses(const struct sl_ver *v, int group, int32_t version) {
 }
 
 static bool is_complete(const struct sl_ver *v, int group, int32_t version) {
+    if (sl_sched_deps_meets(&v->view, group))
+        return v->meetings[group].version >= version;
     return v->given[group][version] == group_size(v, group);
 }
 

@@ -365,6 +365,9 @@ static sl_err reduce(struct sl_ver *v, struct sl_turn *t) {
         SL_TRY(sl_sched_verify_gradient(v, t, &grad));
         if (v->joined[t->seat][index] >= a->version)
             return sl_sched_verify_fail(v, t, "the gradient goes twice into group %d", a->slot);
+        if (v->joined[t->seat][index] + 1 != a->version)
+            return sl_sched_verify_fail(v, t, "group %d has its gradient up to version %d", a->slot,
+                                        v->joined[t->seat][index]);
         v->joined[t->seat][index] = a->version;
         grad->reduced++;
         v->entered[t->worker] = true;
@@ -446,7 +449,8 @@ sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t) {
         return sl_sched_verify_fail(v, t, "rule forward leaves the weights alone");
     switch ((enum sl_kind)t->a.kind) {
     case SL_REDUCE:
-        return v->view.global_step ? sl_sched_verify_global_step_reduce(v, t) : reduce(v, t);
+        return sl_sched_deps_meets(&v->view, t->a.slot) ? reduce(v, t)
+                                                        : sl_sched_verify_global_step_reduce(v, t);
     case SL_STEP: return step(v, t);
     default: return predict(v, t);
     }

@@ -150,15 +150,6 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
     }
 }
 
-/* The default of a run: asynchronous stages without replicas take global steps, so tied weights do
- * not make them wait for each other. */
-static bool has_global_step(const struct sl_candidate_detail *detail) {
-    for (int s = 0; s < detail->c.stage_count; s++)
-        if (detail->c.width[s] > 1)
-            return false;
-    return !detail->folded_from;
-}
-
 /* A synchronous step waits for the global gradient norm: updates begin when the last worker has
  * its gradients, and the iteration ends with the longest update. */
 int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
@@ -211,7 +202,7 @@ static sl_err prepare(struct sl_arena *arena, const struct sl_candidate_detail *
     struct sl_sched_opts opts = {.schedule = detail->c.schedule,
                                  .batch = detail->problem->batch,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
-                                 .global_step = has_global_step(detail),
+                                 .global_step = row && sl_sched_row_is_global(row),
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])in->dur};
     in->opts = (struct sl_sim_opts){.net = {sl_search_candidate_route, detail, true},
                                     .cold = detail->problem->cold};

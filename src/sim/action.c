@@ -350,7 +350,8 @@ static bool in_group(const struct turn *t, int group) {
 static bool all_given(struct turn *t, bool spoken_for, int64_t *ready) {
     const struct sl_plan *plan = t->e->plan;
     for (int g = 0; g < sl_sched_decision_group(plan) + !spoken_for; g++) {
-        if (!in_group(t, g) || (spoken_for && sl_sched_group_root(plan, g) != t->a->stage))
+        if (!in_group(t, g) || sl_sched_deps_meets(&t->e->view, g) ||
+            (spoken_for && sl_sched_group_root(plan, g) != t->a->stage))
             continue;
         const struct sl_parts_sim *parts = parts_of(t, g);
         if (parts->given < t->e->group_size[g])
@@ -447,7 +448,8 @@ bool sl_sim_engine_do(struct sl_engine *e, int worker, const struct sl_action *a
     switch ((enum sl_kind)action->kind) {
     case SL_RECV: return do_recv(&t);
     case SL_SEND: return do_send(&t);
-    case SL_REDUCE: return e->view.global_step ? give_part(&t) : do_reduce(&t);
+    case SL_REDUCE:
+        return sl_sched_deps_meets(&e->view, action->slot) ? do_reduce(&t) : give_part(&t);
     case SL_STEP:
     case SL_PREDICT: return do_step(&t);
     default: return do_pass(&t);

@@ -71,7 +71,7 @@ static sl_err simulate(struct sl_arena *arena, const struct sl_study_task *task,
                   .costs = "F=1000,B=2000", /* ns of a micro-batch */
                   .micros = job->micro,
                   .iters = SIMULATED_STEPS,
-                  .global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL,
+                  .global_step = sl_job_is_global(job, NULL),
                   .tied = task->tied}};
     struct sl_report_sim sim;
     SL_TRY(sl_job_sim(arena, &request, &sim));

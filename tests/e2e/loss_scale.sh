@@ -28,7 +28,7 @@ for run in fixed scaled pipe; do same plain $run; done
 # asynchronous pipelines, whose last scales are in flight. Then from one worker to a pipeline.
 for mode in one:none 2bw:none 2bw:2bw-predict stash:none; do
     options=("${gpt[@]}" "${dynamic[@]}" --checkpoint-every 4)
-    [ "$mode" = one:none ] || options+=(--stages 3 --schedule "${mode%:*}" --policy "${mode#*:}")
+    [ "$mode" = one:none ] || options+=(--stages 3 --schedule "${mode%:*}" --policy "${mode#*:}" --clip-scope global)
     train whole.$mode "${options[@]}" --steps 8
     cp -r "$work/whole.$mode" "$work/parts.$mode"
     rm -r "$work/parts.$mode/ckpt/step-00000008"

@@ -12,9 +12,11 @@ int64_t loop_look_ahead(const struct loop *l, struct loop_at at, bool forward, i
 
 bool loop_is_policy(const struct loop *l, const char *name);
 double loop_reach_of(const struct loop *l);
-double loop_tau_of(const struct loop *l, int height);
-/* The height of a parameter is that of the highest stage that uses it. */
-int loop_param_height(const struct loop *l, int param);
+double loop_tau_of(const struct loop *l, int stage);
+/* The highest stage that uses a parameter decides how all its holders step it. */
+int loop_param_stage(const struct loop *l, int param);
+int loop_width_of(const struct loop *l, int stage);
+struct loop_at loop_at_of(const struct loop *l, int stage, int64_t k);
 /* The learning rate of a parameter in step t. */
 double loop_rate(const struct loop *l, int param, int64_t t);
 

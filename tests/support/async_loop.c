@@ -34,7 +34,7 @@ void loop_open(struct loop *l) {
             .has_kernel = c->device->has_kernel,
             .slots = l->slots ? l->slots : 1,
             .versions = SLABS,
-            .grad_slots = 1,
+            .grad_slots = loop_width_of(l, s),
             .state_count = 2,
             .seed = c->seed,
         };
@@ -65,7 +65,7 @@ void loop_close(struct loop *l) {
 struct micro {
     int64_t first, count, batch_first, step;
     enum sl_worker_program program;
-    bool fresh; /* first of its batch */
+    int64_t index; /* in its batch */
     int slot;
 };
 
@@ -121,7 +121,8 @@ static void pass(struct loop *l, int s, const struct micro *u, enum sl_phase pha
         .phase = phase,
         .slot = u->slot,
         .version = (int)version,
-        .accumulate = !u->fresh,
+        .grad_slot = (int)(u->index % loop_width_of(l, s)),
+        .accumulate = u->index >= loop_width_of(l, s),
         .seed = l->config->seed * 0x9E3779B97F4A7C15u + (uint64_t)u->step,
         .first_sample = u->first,
     };
@@ -194,8 +195,7 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
         const float *direction =
             part(l, s, back ? l->velocity[s][version] : l->delta[s][version], i);
         double lr = version ? loop_rate(l, p->params[i].param, version) : 0;
-        float by = back ? (float)loop_tau_of(l, l->height[s])
-                        : (float)(lr * ((double)far * loop_reach_of(l)));
+        float by = back ? (float)loop_tau_of(l, s) : (float)(lr * ((double)far * loop_reach_of(l)));
         moved(sl_run_worker_weight(w, FORESEEN, i), sl_run_worker_weight(w, (int)version, i), by,
               direction, p->params[i].numel);
     }
@@ -250,7 +250,7 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
     if (loop_is_policy(l, "pipemare")) {
         float *velocity = part(l, s, l->velocity[s][t], i);
         const float *old = part(l, s, l->velocity[s][t - 1], i);
-        float rest = (float)(1 - pow(0.135, 1 / loop_tau_of(l, loop_param_height(l, param))));
+        float rest = (float)(1 - pow(0.135, 1 / loop_tau_of(l, loop_param_stage(l, param))));
         for (int64_t e = 0; e < op.count; e++) {
             float lost = from[e] - to[e], less = rest * old[e], more = rest * lost;
             velocity[e] = old[e] - less;
@@ -278,6 +278,20 @@ static void skip_one(struct loop *l, int s, int i, int64_t t) {
     op.optim.row->delta(&coef, &io);
 }
 
+/* Is it used on several stages? */
+static bool is_tied(const struct loop *l, int param) {
+    const struct sl_graph *graph = l->config->graph;
+    int stage = -1;
+    for (int64_t g = 0; g < graph->grads.count; g++)
+        if (graph->grads.at[g].param == param) {
+            int at = l->stage_of[graph->grads.at[g].node];
+            if (stage >= 0 && at != stage)
+                return true;
+            stage = at;
+        }
+    return false;
+}
+
 /* Sum of squares of all gradients in graph order, or of those of a stage in the stage's order. */
 static double norm_sq(struct loop *l, int stage) {
     const struct sl_graph *graph = l->config->graph;
@@ -285,7 +299,8 @@ static double norm_sq(struct loop *l, int stage) {
     if (stage >= 0) {
         const struct sl_program *p = l->worker[stage]->programs[SL_WORKER_FULL];
         for (int i = 0; i < p->param_count; i++)
-            sum += sl_optim_norm_sq(sum_uses(l, p->params[i].param), p->params[i].numel);
+            if (!is_tied(l, p->params[i].param))
+                sum += sl_optim_norm_sq(sum_uses(l, p->params[i].param), p->params[i].numel);
         return sum;
     }
     for (int param = 0; param < graph->params.count; param++) {
@@ -295,43 +310,67 @@ static double norm_sq(struct loop *l, int stage) {
     return sum;
 }
 
+/* The gradients of replicas, one after another; one without micro-batches adds zeros. */
+static void add_replicas(struct loop *l, int s) {
+    struct sl_worker *w = l->worker[s];
+    int64_t count = w->programs[SL_WORKER_FULL]->grad_bytes / 4;
+    float *sum = w->grad[0];
+    for (int r = 1; r < loop_width_of(l, s); r++) {
+        const float *more = w->grad[r];
+        for (int64_t i = 0; i < count; i++)
+            sum[i] = sum[i] + (r < l->config->micros ? more[i] : 0);
+    }
+}
+
+/* Stage by stage: its own norm, or that of the tied parameter. */
+static struct sl_norm_verdict judge_alone(struct loop *l, int s, int param) {
+    double sum = norm_sq(l, s), clip = l->config->clip;
+    if (is_tied(l, param)) {
+        const struct sl_graph *graph = l->config->graph;
+        const struct sl_value *value = sl_graph_value(graph, graph->params.at[param].value);
+        sum = sl_optim_norm_sq(sum_uses(l, param), sl_graph_shape_numel(&value->shape, 1));
+    }
+    return sl_optim_norm_judge(sum, 1, clip);
+}
+
 /* Version t of all stages from version t-1 and the gradient that has come together. */
 static void step_all(struct loop *l, int64_t t) {
     enum { SCRATCH = 1 << 20 };
     void *scratch = aligned_alloc(64, SCRATCH);
+    for (int s = 0; s < l->stages; s++)
+        add_replicas(l, s);
     struct sl_norm_verdict all = sl_optim_norm_judge(norm_sq(l, -1), 1, l->config->clip);
     l->norm[t - 1] = all.norm;
     l->skipped[t - 1] = !all.finite;
     for (int s = 0; s < l->stages; s++) {
         const struct sl_program *p = l->worker[s]->programs[SL_WORKER_FULL];
-        struct sl_norm_verdict v = l->global_step ? all : sl_optim_norm_judge(norm_sq(l, s), 1, 0);
-        for (int i = 0; i < p->param_count; i++)
+        for (int i = 0; i < p->param_count; i++) {
+            struct sl_norm_verdict v = l->global_step ? all : judge_alone(l, s, p->params[i].param);
             if (v.finite)
                 step_one(l, s, i, t, v.scale, scratch);
             else
                 skip_one(l, s, i, t);
+        }
     }
     free(scratch);
 }
 
 void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64_t steps) {
     const struct sl_train_config *c = l->config;
-    int64_t m = c->micros, full = (c->batch + m - 1) / m, entry_f = 0;
-    for (int s = 0; s < l->stages; s++)
-        entry_f = l->height[s] + 1 > entry_f ? l->height[s] + 1 : entry_f;
+    int64_t m = c->micros, full = (c->batch + m - 1) / m;
     int64_t all = steps * m;
     l->rule = rule;
-    l->depth = (int)entry_f;
     for (int64_t k = 1; k <= all; k++) {
-        int64_t t = (k - 1) / m, j = (k - 1) % m, bell = loop_is_policy(l, "xpipe") ? t * m + 1 : k;
-        struct micro u = {.step = start + t, .fresh = j == 0};
+        int64_t t = (k - 1) / m, j = (k - 1) % m;
+        struct micro u = {.step = start + t, .index = j};
         u.batch_first = u.step * c->batch;
         u.first = u.batch_first + j * full;
         u.count = j == m - 1 ? c->batch - j * full : full;
         u.program = sl_run_worker_program_for(l->worker[0], u.count);
         for (int s = 0; s < l->stages; s++) {
-            struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
-            first.k = bell;
+            struct loop_at at = loop_at_of(l, s, k), first = at;
+            if (loop_is_policy(l, "xpipe")) /* the replica's first micro-batch of the step */
+                first.k = t * m + 1 + j % at.w;
             put_inputs(l, s, &u);
             move(l, s, &u, false);
             pass(l, s, &u, SL_PHASE_F,
@@ -339,8 +378,9 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
             add_losses(l, s, &u);
         }
         for (int s = l->stages - 1; s >= 0; s--) {
-            struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
-            first.k = bell;
+            struct loop_at at = loop_at_of(l, s, k), first = at;
+            if (loop_is_policy(l, "xpipe")) /* the replica's first micro-batch of the step */
+                first.k = t * m + 1 + j % at.w;
             move(l, s, &u, true);
             pass(l, s, &u, SL_PHASE_B,
                  weights_for(l, s, at, false, start, loop_version_of(l, rule, first, false, all)));
@@ -353,7 +393,7 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
 static struct micro micro_of(const struct loop *l, int64_t step, int64_t j) {
     const struct sl_train_config *c = l->config;
     int64_t m = c->micros, full = (c->batch + m - 1) / m;
-    struct micro u = {.step = step, .slot = (int)j, .batch_first = step * c->batch};
+    struct micro u = {.step = step, .index = j, .slot = (int)j, .batch_first = step * c->batch};
     u.first = u.batch_first + j * full;
     u.count = j == m - 1 ? c->batch - j * full : full;
     u.program = sl_run_worker_program_for(l->worker[0], u.count);
@@ -380,7 +420,7 @@ void loop_run_ordered(struct loop *l, const int *const *forwards, const int *con
         for (int s = l->stages - 1; s >= 0; s--)
             for (int64_t j = 0; j < m; j++) {
                 struct micro u = micro_of(l, t, sums[s][j]);
-                u.fresh = j == 0;
+                u.index = j;
                 move(l, s, &u, true);
                 pass(l, s, &u, SL_PHASE_B, t);
             }
@@ -391,12 +431,12 @@ void loop_run_ordered(struct loop *l, const int *const *forwards, const int *con
 /* ---- the comparison ---- */
 
 static const char *differing_tensor(const struct loop *l, const struct sl_pipe *pipe, int s,
-                                    int i) {
-    const struct sl_worker *want = l->worker[s], *got = sl_pipe_worker(pipe, s);
+                                    int replica, int i) {
+    const struct sl_worker *want = l->worker[s], *got = sl_pipe_replica(pipe, s, replica);
     const struct sl_program *p = got->programs[SL_WORKER_FULL];
     const struct sl_optimizer *row = param_of(l, p->params[i].param).optim.row;
     size_t bytes = (size_t)p->params[i].numel * 4;
-    if (memcmp(sl_run_worker_weight(got, sl_pipe_newest(pipe, s), i),
+    if (memcmp(sl_run_worker_weight(got, sl_pipe_replica_newest(pipe, s, replica), i),
                sl_run_worker_weight(want, LOOP_STEPS, i), bytes) != 0)
         return l->config->graph->params.at[p->params[i].param].name;
     for (int o = 0; o < row->state_count; o++)
@@ -411,14 +451,23 @@ static const char *differing_tensor(const struct loop *l, const struct sl_pipe *
     return memcmp(sl_run_worker_opt(got, got->state_count - 1, i), mine, bytes) != 0 ? kept : NULL;
 }
 
-const char *loop_difference(const struct loop *l, const struct sl_pipe *pipe, int s) {
-    const struct sl_worker *want = l->worker[s], *got = sl_pipe_worker(pipe, s);
-    const struct sl_program *p = got->programs[SL_WORKER_FULL];
+const char *loop_replica_difference(const struct loop *l, const struct sl_pipe *pipe, int s,
+                                    int replica) {
+    const struct sl_program *p = sl_pipe_replica(pipe, s, replica)->programs[SL_WORKER_FULL];
     for (int i = 0; i < p->param_count; i++) {
-        const char *name = differing_tensor(l, pipe, s, i);
+        const char *name = differing_tensor(l, pipe, s, replica, i);
         if (name)
             return name;
     }
+    return NULL;
+}
+
+const char *loop_difference(const struct loop *l, const struct sl_pipe *pipe, int s) {
+    const struct sl_worker *want = l->worker[s], *got = sl_pipe_worker(pipe, s);
+    const struct sl_program *p = got->programs[SL_WORKER_FULL];
+    const char *name = loop_replica_difference(l, pipe, s, 0);
+    if (name)
+        return name;
     for (int i = 0; i < p->state_count; i++)
         if (memcmp((char *)got->state + p->states[i].offset,
                    (char *)want->state + p->states[i].offset, (size_t)p->states[i].numel * 4) != 0)

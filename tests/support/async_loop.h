@@ -23,7 +23,16 @@
  *
  * A drained run that continues counts k from 1, on its current weights.
  *
- * Clip scope stage: a stage whose own gradient is not finite skips its own step.
+ * Replicas. A stage with w of them gives micro-batch k of a step of m to replica (k-1) mod m mod w.
+ * f is then the number of replicas on the longest path to a sink. A replica runs its own micro-
+ * batches in the order of keys 2(k-1) - f for forward k and 2(k-1) + f - 1 for backward k, and it has
+ * version v once the last of its micro-batches of step v is behind it. The gradient is summed over
+ * the micro-batches of each replica, then over the replicas. (vsync: f of the entry is as large as
+ * any other stage's plus w-1.) The formulas below hold with m/w for m and with heights in passes of
+ * one replica: h = ceil(f/w) - 1, r = floor((F-f)/w), N = h+r+1, where F is the largest f.
+ *
+ * Clip scope stage: a stage clips by the norm of its own gradient, and skips its step if that is not
+ * finite. Tied parameters do not count; each is clipped and skipped by its own norm.
  *
  * Clip scope global: all stages step or skip by one decision, the norm of the gradient over all
  * parameters, summed in graph order. A stage then makes version v not after its backward vm, but
@@ -56,9 +65,10 @@
 
 enum { LOOP_STAGES = 8, LOOP_STEPS = 6 };
 
-/* A pass: micro-batch (from 1), micro-batches per step, in flight on this stage and at the entry. */
+/* A pass: micro-batch (from 1), micro-batches per step, in flight on this stage, at most on any, and
+ * at the entry (vsync); replicas here and at the entry. */
 struct loop_at {
-    int64_t k, m, f, entry_f;
+    int64_t k, m, f, top_f, entry_f, w, entry_w;
 };
 
 struct loop_rule {
@@ -74,11 +84,12 @@ struct loop {
     const struct sl_train_config *config; /* policy and clipping included */
     bool global_step;
     const struct loop_rule *rule; /* of the run at hand */
-    int depth;
-    int slots; /* micro-batches that a stage keeps; 0: one */
+    int slots;                    /* micro-batches that a stage keeps; 0: one */
     const int *stage_of;
     int stages;
     const int *height; /* [stages] */
+    const int *width;  /* [stages] replicas; NULL: 1 */
+    const int *flight; /* [stages] f; NULL: height + 1 */
     struct sl_device *device;
     struct sl_worker *worker[LOOP_STAGES];
     char *memory, *sum; /* one message, one gradient */
@@ -98,7 +109,10 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
 void loop_run_ordered(struct loop *l, const int *const *forwards, const int *const *sums,
                       int64_t steps);
 
-/* What differs first on a stage of the pipeline after LOOP_STEPS steps, or NULL. */
+/* What differs first on a stage of the pipeline after LOOP_STEPS steps, or NULL. Of replica 0, and of
+ * any one, without running statistics. */
 const char *loop_difference(const struct loop *l, const struct sl_pipe *pipe, int stage);
+const char *loop_replica_difference(const struct loop *l, const struct sl_pipe *pipe, int stage,
+                                    int replica);
 
 #endif

@@ -168,11 +168,8 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
         out.plan = draw_groups(arena, dice, out.plan);
     if (row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD)
         draw_policy(arena, dice, row, &out.opts);
-    bool wide = false;
-    for (int i = 0; i < out.plan->stage_count; i++)
-        wide |= out.plan->stages[i].width > 1;
     out.opts.global_step =
-        row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD && !wide && dice_below(dice, 2);
+        row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD && dice_below(dice, 2);
     if (dice_below(dice, 3) == 0)
         out.opts.slack = 1 + dice_below(dice, 2);
     return out;

@@ -240,7 +240,8 @@ static void relax(const struct slow *s, struct slow_worker *w, int i) {
     x->start = i ? w->at[i - 1].end : 0;
     if (s->sched->global_step && (x->a.kind == SL_REDUCE || x->a.kind == SL_STEP))
         x->start = later(x->start, global_step_ready(s, w, x));
-    if (x->a.kind == SL_REDUCE && s->sched->global_step) {
+    if (x->a.kind == SL_REDUCE && s->sched->global_step &&
+        x->a.slot >= s->sched->plan->stage_count) {
         x->end = x->start;
     } else if (x->a.kind == SL_REDUCE) {
         relax_reduce(s, x, last_of_group(w, i));

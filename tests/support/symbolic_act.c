@@ -158,26 +158,47 @@ static bool has_policy(const struct world *w, const char *name) {
     return w->s->policy.row && strcmp(w->s->policy.row->name, name) == 0;
 }
 
+/* Replicas on the way down that has most of them. */
+static int64_t replicas_below(const struct world *w, int stage) {
+    int64_t most = 0;
+    for (int i = 0; i < w->p->edge_count; i++)
+        if (w->p->edges[i].from == stage) {
+            int64_t next = replicas_below(w, w->p->edges[i].to);
+            most = next > most ? next : most;
+        }
+    return most + w->p->stages[stage].width;
+}
+
+/* Micro-batches in flight on a stage. */
+static int64_t flight(const struct world *w, int stage) {
+    return replicas_below(w, stage) + (int64_t)w->p->stages[stage].height * w->s->slack;
+}
+
 static int64_t want_ahead(const struct world *w, const struct sl_action *a) {
-    int64_t h = w->p->stages[a->stage].height * (int64_t)(w->s->slack + 1);
-    int64_t n = (w->p->depth - 1) * (int64_t)(w->s->slack + 1) + 1, k = n - 1 - h;
+    int64_t c = w->p->stages[a->stage].width, f = flight(w, a->stage), top = 0;
+    for (int i = 0; i < w->p->stage_count; i++)
+        top = replicas_below(w, i) > top ? replicas_below(w, i) : top;
+    top += (w->p->depth - 1) * (int64_t)w->s->slack;
+    int64_t h = (f - 1) / c, k = (top - f) / c, n = h + k + 1; /* in passes of one replica */
     int64_t t = sym_per_iter(w, a->stage), v = a->version, iter = a->micro / t, s = 0;
     bool forward = a->kind == SL_FORWARD;
     if (has_policy(w, "spectrain"))
-        s = (a->micro + (w->s->global_step ? 0 : k / 2)) / t - v;
+        s = (a->micro + (w->s->global_step ? 0 : k / 2 * c)) / t - v;
     if (has_policy(w, "pipeoptim") && forward)
         s = iter - v;
     if (has_policy(w, "2bw-predict"))
         s = iter > 0;
     if (has_policy(w, "xpipe") && !forward)
-        s = (t + k / 2 - 1) / t;
-    if (has_policy(w, "xpipe") && forward) { /* round half to even of (T + N - k/2 - 2) / T */
-        double exact = ((double)t + (double)n - (double)k / 2 - 2) / (double)t;
+        s = (t + c * (k / 2 - 1)) / t;
+    if (has_policy(w, "xpipe") &&
+        forward) { /* round half to even of (T + N - k/2 - 2) / T, T = t/c */
+        double exact = ((double)t + (double)c * ((double)n - (double)k / 2 - 2)) / (double)t;
+        exact = exact > 0 ? exact : 0;
         s = (int64_t)exact;
         s += exact - (double)s > 0.5 || (exact - (double)s == 0.5 && s % 2 == 1);
     }
     if (has_policy(w, "pipemare") && !forward)
-        s = 2 * h + 1;
+        s = (2 * h + 1) * c;
     return s > 0 ? s : 0;
 }
 
@@ -345,15 +366,23 @@ static bool is_root(const struct world *w, int group, int stage) {
     return true;
 }
 
+/* Micro-batches of a seat in an iteration. */
+static int64_t share_of(const struct world *w, int seat, int64_t iter) {
+    int stage = w->p->seats[seat].stage;
+    int64_t first = iter * sym_per_iter(w, stage), n = 0;
+    for (int64_t j = 0; j < sym_micros_of(w, stage, iter); j++)
+        n += sym_seat_of(w, stage, first + j) == seat;
+    return n;
+}
+
 /* Stepping together: a part is given as soon as the gradient is complete. */
 static int give_part(struct world *w, int seat, const struct sl_action *a) {
     int all = w->p->stage_count + w->p->tie_count;
-    const struct sl_seat *at = &w->p->seats[seat];
     struct seat *s = &w->seats[seat];
+    int64_t share = share_of(w, seat, a->version - 1);
     if (a->version <= s->steps || (a->version > 1 && !w->parts[a->slot][a->version - 1][seat]))
         return broken(w, "gives another version");
-    if (s->grad_iter[a->grad_slot] != a->version ||
-        s->grad_count[a->grad_slot] != sym_micros_of(w, at->stage, a->version - 1))
+    if (s->grad_count[a->grad_slot] != share || (share && s->grad_iter[a->grad_slot] != a->version))
         return broken(w, "gives what is not complete");
     for (int g = 0; a->slot == all && g < all; g++) {
         if (!sym_member(w, g, a->stage))
@@ -377,9 +406,9 @@ static int do_reduce(struct world *w, int worker, int seat, const struct sl_acti
     if (a->grad_slot >= w->s->pools[seat][SL_POOL_GRAD].count || a->version > w->iters ||
         a->version < 1)
         return broken(w, "reduces out of range");
-    if (w->s->global_step)
+    if (w->s->global_step && a->slot >= w->p->stage_count)
         return give_part(w, seat, a);
-    if (a->version != s->steps + 1)
+    if (a->version <= s->steps || (!w->s->global_step && a->version != s->steps + 1))
         return broken(w, "reduces another version");
     if (!w->inside[worker]) {
         if (w->parts[a->slot][a->version][seat])

@@ -42,7 +42,8 @@ static double distance(const struct loop *l, int s, int64_t a, int64_t b) {
 static bool is_behind(const struct loop *l, const struct mode *m, int s, bool backward,
                       int64_t iter) {
     const struct loop_rule *rule = loop_rule_find(m->schedule);
-    struct loop_at at = {.m = m->micros, .f = l->height[s] + 1, .entry_f = l->depth};
+    struct loop_at at = {
+        .m = m->micros, .f = l->height[s] + 1, .entry_f = l->height[0] + 1, .w = 1, .entry_w = 1};
     for (at.k = iter * m->micros + 1; at.k <= (iter + 1) * m->micros; at.k++)
         if ((backward ? rule->backward(at) : rule->forward(at)) < iter)
             return true;
