@@ -18,6 +18,11 @@ for ranks in "${counts[@]}"; do
     }
     grep -m1 '^count:' "$work/log" | sed "s/\$/ on $ranks ranks/"
 done
+SL_TEST_TRANSPORT=tcp timeout 600 "$SLUICE" launch -n 3 --program "$BUILD_DIR/tests/unit.pipe.wide_async_mt" -- tcp >"$work/log" 2>&1 || {
+    cat "$work/log"
+    exit 1
+}
+grep -m1 '^count:' "$work/log"
 
 gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet)
 compared=0
@@ -29,6 +34,8 @@ same() { # NAME RANKS ARGUMENTS...: threads and ranks leave the same checkpoint
 }
 same 1f1b 4 --stages 4
 same 2bw 3 --stages 4 --schedule 2bw --clip 0
+same wide 3 --stages 2 --replicas 2 --schedule 2bw
+same stash 2 --stages 2 --replicas 2 --schedule stash --clip-scope global
 echo "count: checkpoints of TCP ranks against threads $compared"
 
 # A wrong command line is reported once, with its own status.

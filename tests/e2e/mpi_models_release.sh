@@ -23,6 +23,7 @@ if [ "${SL_TEST_FULL:-0}" != 1 ]; then
     try table.pipe_models mpi 3
     try unit.pipe.wide_mt mpi-p2p 2
     try unit.pipe.async_mt mpi-p2p 2
+    try unit.pipe.wide_async_mt mpi-p2p 2
     exit 0
 fi
 SL_TEST_PATIENCE=7200
@@ -32,3 +33,4 @@ try unit.pipe.wide_mt mpi 2 3
 try unit.pipe.wide_mt mpi-p2p 2
 try unit.pipe.async_mt mpi 2 3 4
 try unit.pipe.async_mt mpi-p2p 3
+try unit.pipe.wide_async_mt mpi 2 3
