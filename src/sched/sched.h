@@ -21,10 +21,9 @@
  *     REDUCE    adds the gradient to its group; a worker's last REDUCE of a group and version waits
  *               for all other members
  *               global_step adds a group of all seats, for the decision of the step: global norm,
- *               clip factor, skip. Then REDUCE still waits for replicas; for ties and the decision
- *               it contributes and does not wait, except that the decision needs the sums of the
- *               ties whose root is this stage; STEP waits for all groups of its stage and for the
- *               decision
+ *               clip factor, skip. Then REDUCE waits for replicas only. For ties and the decision it
+ *               contributes; the decision needs the sums of the ties whose root is this stage. STEP
+ *               waits for all groups of its stage and for the decision
  *     STEP      makes version `version` from the newest one, and empties the gradient buffer
  *     PREDICT   makes weights `ahead` steps beyond `version`, the newest one (staleness policies;
  *               PipeMare: `ahead` micro-batches back)
