@@ -358,7 +358,7 @@ static const struct sl_option options[] = {
     SL_COMM_OPTIONS,
     {"--policy", "P", "staleness policy; see 'sluice list policies' (default none)", false},
     {"--clip-scope", "global|stage",
-     "async: clip and skip by all stages, or per stage [2bw: global, else stage]", false},
+     "async: clip and skip by all stages or each [2bw: global, else stage]", false},
     {"--verdict", "all|stage", "old name of --clip-scope global|stage", false},
     {"--log-staleness", NULL, "log how stale the weights of each pass are", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
