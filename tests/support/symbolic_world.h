@@ -71,6 +71,9 @@ int64_t sym_micros_of(const struct world *w, int stage, int64_t iter);
 int64_t sym_per_iter(const struct world *w, int stage);
 int64_t sym_total_of(const struct world *w, int stage);
 int sym_seat_of(const struct world *w, int stage, int64_t micro);
+/* symbolic_policy.c: how far ahead of its version a pass reads. */
+int64_t sym_want_ahead(const struct world *w, const struct sl_action *a);
+bool sym_has_policy(const struct world *w, const char *name);
 int sym_worker_of(const struct world *w, int stage, int64_t micro);
 int64_t sym_nth_of_seat(const struct world *w, int stage, int64_t micro);
 void sym_overlap(const struct world *w, int stage, int64_t micro, int other, int64_t out[2]);
