@@ -31,9 +31,28 @@ if(SL_LIB_SOURCES)
     # include/ marks with SL_API what the library exports (tests/golden/symbols.txt).
     set_target_properties(sluice_objects PROPERTIES C_VISIBILITY_PRESET hidden)
 
+    # onnx.pb-c.[ch] from src/onnx/onnx.proto: generated code, compiled without our warnings.
+    set(SL_ONNX_OBJECTS "")
+    if("onnx" IN_LIST SL_FEATURES)
+        set(gen "${PROJECT_BINARY_DIR}/gen/onnx")
+        file(MAKE_DIRECTORY "${gen}")
+        add_custom_command(OUTPUT "${gen}/onnx.pb-c.c" "${gen}/onnx.pb-c.h"
+            COMMAND "${SL_PROTOC_C}" "--proto_path=${PROJECT_SOURCE_DIR}/src/onnx" "--c_out=${gen}"
+                onnx.proto
+            DEPENDS "${PROJECT_SOURCE_DIR}/src/onnx/onnx.proto" COMMENT "ONNX reader" VERBATIM)
+        add_custom_target(sluice_onnx_gen DEPENDS "${gen}/onnx.pb-c.h")
+        add_library(sluice_onnx OBJECT "${gen}/onnx.pb-c.c")
+        target_include_directories(sluice_onnx PRIVATE "${gen}" ${SL_protobufc_INCLUDE})
+        target_compile_options(sluice_onnx PRIVATE -w)
+        set_target_properties(sluice_onnx PROPERTIES C_VISIBILITY_PRESET hidden
+            POSITION_INDEPENDENT_CODE ON)
+        add_dependencies(sluice_objects sluice_onnx_gen)
+        set(SL_ONNX_OBJECTS $<TARGET_OBJECTS:sluice_onnx>)
+    endif()
+
     # The CPU kernels, once per instruction set.
     sl_kernel_objects(SL_KERNEL_OBJECTS)
-    set(SL_LIB_OBJECTS $<TARGET_OBJECTS:sluice_objects> ${SL_KERNEL_OBJECTS})
+    set(SL_LIB_OBJECTS $<TARGET_OBJECTS:sluice_objects> ${SL_ONNX_OBJECTS} ${SL_KERNEL_OBJECTS})
 
     add_library(sluice_internal STATIC ${SL_LIB_OBJECTS})
     target_include_directories(sluice_internal PUBLIC ${SL_INCLUDES})

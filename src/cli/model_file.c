@@ -55,9 +55,12 @@ const char *sl_cli_model_sizes(const struct sl_args *args, struct sl_arena *aren
 sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
                          struct sl_graph **out) {
     struct sl_arena arena = {0};
-    sl_err err =
-        sl_job_model_open(name, sl_cli_model_dirs(args, &arena), NULL,
-                          sl_cli_model_sizes(args, &arena), eval ? NULL : out, eval ? out : NULL);
+    sl_err err = sl_job_model_open(
+        &(struct sl_job_model_request){.name = name,
+                                       .dirs = sl_cli_model_dirs(args, &arena),
+                                       .sizes = sl_cli_model_sizes(args, &arena),
+                                       .loss = sl_args_text(args, "--loss", NULL)},
+        eval ? NULL : out, eval ? out : NULL);
     sl_arena_free(&arena);
     return err;
 }

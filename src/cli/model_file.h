@@ -7,7 +7,10 @@
 
 /* Options of every command with a MODEL. */
 #define SL_MODEL_OPTIONS                                                                           \
-    {"--set", "K=V,...", "override sizes of the model", true}, {                                   \
+    {"--set", "K=V,...", "override sizes of the model", true},                                     \
+        {"--loss", "OP:OUT,TARGETS",                                                               \
+         "add a loss to an ONNX model, as cross_entropy:logits,labels", false},                    \
+    {                                                                                              \
         "--models", "DIR", "first directory to search for models by name", false                   \
     }
 

@@ -34,6 +34,8 @@ void sl_graph_close(struct sl_graph *graph) {
     SL_VEC_FREE(&graph->updates);
     SL_VEC_FREE(&graph->grads);
     SL_VEC_FREE(&graph->sizes);
+    if (graph->stored.close)
+        graph->stored.close(graph->stored.ctx);
     sl_map_free(&graph->names);
     sl_arena_free(&graph->arena);
     free(graph);

@@ -55,7 +55,8 @@ struct sl_input {
     int64_t below; /* int inputs: values are in [0, below) (or the loss's ignore index); 0: any */
 };
 
-enum sl_init_kind { SL_INIT_CONST, SL_INIT_NORMAL, SL_INIT_UNIFORM };
+/* stored: in the file that the model names, under the name of the tensor */
+enum sl_init_kind { SL_INIT_CONST, SL_INIT_NORMAL, SL_INIT_UNIFORM, SL_INIT_STORED };
 
 struct sl_init {
     enum sl_init_kind kind;
@@ -100,9 +101,19 @@ struct sl_size { /* a size of the model text, for reports and checkpoints */
     double value;
 };
 
+/* Where stored initial values come from. `read` gives elements [from, from + count) of the tensor;
+ * calls do not overlap. */
+struct sl_stored_values {
+    void *ctx;
+    sl_err (*read)(void *ctx, const char *name, int64_t from, int64_t count, float *out);
+    void (*close)(void *ctx);
+};
+
 struct sl_graph {
     struct sl_arena arena;
     const char *name, *brief;
+    const char *weights;            /* path of the file with stored initial values, or NULL */
+    struct sl_stored_values stored; /* read NULL: not opened; sl_graph_close closes it */
     SL_VEC(struct sl_value) values;
     SL_VEC(struct sl_node) nodes;
     int forward_count; /* nodes[0, forward_count) are F; valid once differentiated */

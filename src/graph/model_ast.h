@@ -83,7 +83,7 @@ struct sl_stmt {
 };
 
 struct sl_model_ast {
-    struct sl_str name, brief; /* of the `model` or `library` line, length 0: none */
+    struct sl_str name, brief, weights; /* of the `model` or `library` line, length 0: none */
     bool is_library;
     struct sl_stmt *body;
 };

@@ -187,7 +187,7 @@ static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct 
     return SL_OK;
 }
 
-/* ---- initialisers: zeros, ones, const(c), normal(std[, mean]), uniform(from, to) ---- */
+/* ---- initialisers: zeros, ones, const(c), normal(std[, mean]), uniform(from, to), stored */
 
 static const struct initialiser {
     const char *name, *form;
@@ -199,6 +199,7 @@ static const struct initialiser {
     {"const", "const(c)", SL_INIT_CONST, 1, 1},
     {"normal", "normal(std) or normal(std, mean)", SL_INIT_NORMAL, 1, 2},
     {"uniform", "uniform(from, to)", SL_INIT_UNIFORM, 2, 2},
+    {"stored", "stored", SL_INIT_STORED, 0, 0},
 };
 
 sl_err sl_graph_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_init *out) {
@@ -212,7 +213,7 @@ sl_err sl_graph_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct
     if (!found)
         return sl_lex_fail_at(ev->lex, expr->pos,
                               "expected an initialiser: zeros, ones, const(c), normal(std), "
-                              "uniform(from, to)");
+                              "uniform(from, to), stored");
     for (const struct sl_arg *arg = expr->args; arg; arg = arg->next) {
         if (count == found->max || arg->name.length)
             return sl_lex_fail_at(ev->lex, arg->value->pos, "write %s", found->form);

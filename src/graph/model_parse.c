@@ -317,7 +317,7 @@ static sl_err parse_block(struct parser *p, struct sl_stmt **out) {
     return sl_lex_next(p->lex);
 }
 
-/* model name "what it is" */
+/* model name "what it is" weights "file" */
 sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast) {
     SL_TRY(sl_lex_skip_newlines(lex));
     ast->is_library = sl_lex_is_name(lex, "library");
@@ -327,6 +327,10 @@ sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast)
     SL_TRY(sl_lex_take_name(lex, "the name of the model", &ast->name));
     if (lex->tok.kind == SL_TOK_STRING)
         SL_TRY(sl_lex_take_string(lex, "a description", &ast->brief));
+    if (!ast->is_library && sl_lex_is_name(lex, "weights")) {
+        SL_TRY(sl_lex_next(lex));
+        SL_TRY(sl_lex_take_string(lex, "the path of a file", &ast->weights));
+    }
     return sl_lex_take_newline(lex);
 }
 

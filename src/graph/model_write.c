@@ -7,9 +7,13 @@
 #include <string.h>
 
 static void put_init(struct sl_text *text, const struct sl_init *init) {
-    static const char *const names[] = {"const", "normal", "uniform"};
+    static const char *const names[] = {"const", "normal", "uniform", "stored"};
     if (init->kind == SL_INIT_CONST && (init->a == 0 || init->a == 1)) {
         sl_text_put(text, init->a == 0 ? "zeros" : "ones");
+        return;
+    }
+    if (init->kind == SL_INIT_STORED) {
+        sl_text_put(text, names[init->kind]);
         return;
     }
     sl_text_printf(text, "%s(", names[init->kind]);
@@ -147,7 +151,10 @@ void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text) {
     int64_t nodes = graph->differentiated ? graph->forward_count : graph->nodes.count;
     bool *used = find_used(graph, &scratch, nodes);
     const char *scope = "";
-    sl_text_printf(text, "model %s \"%s\"\n", graph->name, graph->brief);
+    sl_text_printf(text, "model %s \"%s\"", graph->name, graph->brief ? graph->brief : "");
+    if (graph->weights)
+        sl_text_printf(text, " weights \"%s\"", graph->weights);
+    sl_text_put(text, "\n");
     put_declarations(text, graph);
     for (int64_t n = 0; n < nodes; n++) {
         if (strcmp(scope, graph->nodes.at[n].scope) != 0) {

@@ -11,6 +11,7 @@ struct sl_job_export_request {
     const char *model;             /* name or path [the plan's] */
     const char *const *model_dirs; /* search path of models by name; ends with NULL */
     const char *sizes;             /* of the model: "L=4,C=128" */
+    const char *loss;              /* of an ONNX file */
     const char *schedule;          /* [the plan's] */
     int64_t batch;                 /* [the plan's] */
     bool comms;                    /* a schedule with its messages */

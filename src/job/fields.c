@@ -34,6 +34,7 @@ static const char *const saves[] = {"async", "sync", NULL}; /* not an entry: way
 const struct sl_job_field sl_job_fields[] = {
     TEXT(model, NULL, RESULT, GRAPH, "model: name or path"),
     ROW(sizes, SL_JOB_SIZES, NULL, 0, 0, NULL, RESULT, GRAPH, "sizes of the model"),
+    TEXT(loss, NULL, RESULT, GRAPH, "loss of an ONNX model: OP:OUTPUT,TARGETS"),
     TEXT(data, "synthetic", RESULT, DATA, "data source: file, KIND:file or 'synthetic'"),
     TEXT(tokenizer, NULL, RESULT, DATA, "tokenizer of text data"),
     NUMBER(validation, "0.1", 0, 1e15, RESULT, DATA,

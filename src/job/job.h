@@ -29,6 +29,7 @@ struct sl_job {
     /* model and data */
     const char *model; /* name or path */
     const char *sizes; /* "L=4,C=128": override sizes of the model */
+    const char *loss;  /* of an ONNX file: "cross_entropy:logits,labels" */
     const char *data, *tokenizer;
     double validation;
     /* computation */

@@ -25,7 +25,10 @@ static sl_err fill_models(const char *const *model_dirs, struct sl_job_list *lis
     for (int i = 0; i < names.count; i++) {
         struct sl_graph *graph = NULL;
         struct sl_job_list_row row = {.name = names.at[i], .detail = "-"};
-        if (sl_job_model_open(names.at[i], model_dirs, NULL, "", &graph, NULL) == SL_OK) {
+        if (sl_job_model_open(&(struct sl_job_model_request){.name = names.at[i],
+                                                             .dirs = model_dirs,
+                                                             .sizes = ""},
+                              &graph, NULL) == SL_OK) {
             char count[SL_HUMAN_BYTES];
             double elements = 0;
             for (int64_t p = 0; p < graph->params.count; p++)

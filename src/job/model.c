@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "job/model.h"
 
+#include "base/safetensors.h"
 #include "base/vec.h"
+#include "onnx/import.h"
 #include "op/registry.h"
 
 #include <dirent.h>
@@ -82,11 +84,137 @@ static sl_err read_both(const char *file, struct sl_str text, struct sl_model_op
     return eval ? sl_graph_model_read(file, text.at, text.length, options, eval) : SL_OK;
 }
 
-sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
-                         struct sl_graph **eval) {
-    struct sl_model_options options = {0};
-    return read_both(file, sl_str(text), &options, out, eval);
+/* ---- stored initial values ---- */
+
+struct values {
+    struct sl_st file;
+};
+
+static sl_err read_value(void *ctx, const char *name, int64_t from, int64_t count, float *out) {
+    struct values *values = ctx;
+    struct sl_st_tensor tensor;
+    int64_t index = sl_st_find(&values->file, name);
+    if (index < 0)
+        return sl_fail(SL_ERR_INPUT, "%s: no tensor '%s'; the model starts with its values",
+                       values->file.path, name);
+    sl_st_get(&values->file, index, &tensor);
+    if (tensor.dtype != SL_ST_F32 || tensor.size_bytes < (from + count) * 4)
+        return sl_fail(SL_ERR_INPUT, "%s: tensor '%s' has another type or size than the model's",
+                       values->file.path, name);
+    return sl_st_read(&values->file, &tensor, from * 4, count * 4, out);
 }
+
+static void close_values(void *ctx) {
+    sl_st_close(&((struct values *)ctx)->file);
+    free(ctx);
+}
+
+/* An absolute path: the text of the model is read again from the run's directory. */
+static void set_weights(struct sl_graph *graph, const char *path) {
+    char *real = realpath(path, NULL);
+    graph->weights = sl_arena_printf(&graph->arena, "%s", real ? real : path);
+    free(real);
+}
+
+static sl_err attach_values(struct sl_graph *graph) {
+    struct values *values = sl_realloc(NULL, sizeof *values);
+    *values = (struct values){0};
+    set_weights(graph, graph->weights);
+    sl_err err = sl_st_open(graph->weights, &values->file);
+    if (err == SL_OK)
+        graph->stored = (struct sl_stored_values){values, read_value, close_values};
+    else
+        free(values);
+    return err;
+}
+
+/* ---- ONNX ---- */
+
+static bool is_onnx(const char *name) {
+    size_t length = strlen(name);
+    return length > 5 && strcmp(name + length - 5, ".onnx") == 0;
+}
+
+/* A model text can be as large as the file that it came from. */
+static struct sl_model_options no_limits(void) {
+    return (struct sl_model_options){.node_limit = 4 << 20, .step_limit = (int64_t)1 << 40};
+}
+
+static sl_err import(const struct sl_job_model_request *r, struct sl_onnx_imported *imported,
+                     struct sl_text *text) {
+    struct sl_onnx_options how = {.loss = r->loss && *r->loss ? r->loss : NULL, .sets = r->sizes};
+    SL_TRY(sl_onnx_import(r->name, &how, imported));
+    set_weights(imported->graph, r->name);
+    sl_graph_model_write(imported->graph, text);
+    return SL_OK;
+}
+
+static sl_err open_onnx(const struct sl_job_model_request *r, struct sl_graph **out,
+                        struct sl_graph **eval) {
+    struct sl_model_options options = no_limits();
+    struct sl_onnx_imported imported = {0};
+    struct sl_text text = {0};
+    sl_err err = import(r, &imported, &text);
+    if (err == SL_OK)
+        err = read_both(r->name, (struct sl_str){text.at, text.length}, &options, out, eval);
+    if (err == SL_OK && out)
+        sl_onnx_attach(&imported, *out);
+    sl_onnx_imported_close(&imported);
+    sl_text_free(&text);
+    return err;
+}
+
+static sl_err write_import(struct sl_onnx_imported *imported, const char *path) {
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    size_t length = strlen(path);
+    const char *stem = length > 6 && strcmp(path + length - 6, ".model") == 0
+                           ? sl_arena_dup(&arena, path, length - 6)
+                           : path;
+    const char *weights = sl_arena_printf(&arena, "%s.safetensors", stem);
+    const char *slash = strrchr(weights, '/');
+    imported->graph->weights = slash ? slash + 1 : weights;
+    sl_graph_model_write(imported->graph, &text);
+    sl_err err = sl_onnx_write_weights(imported, weights);
+    if (err == SL_OK)
+        err = sl_file_write(path, text.at, text.length);
+    imported->graph->weights = NULL;
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+    return err;
+}
+
+sl_err sl_job_model_import(const struct sl_job_model_request *request, const char *path,
+                           struct sl_text *out) {
+    struct sl_onnx_imported imported = {0};
+    struct sl_onnx_options how = {.loss = request->loss && *request->loss ? request->loss : NULL,
+                                  .sets = request->sizes};
+    char shape[SL_SHAPE_TEXT], human[SL_HUMAN_BYTES];
+    sl_err err = sl_onnx_import(request->name, &how, &imported);
+    if (err == SL_OK && path && *path)
+        err = write_import(&imported, path);
+    if (err != SL_OK) {
+        sl_onnx_imported_close(&imported);
+        return err;
+    }
+    const struct sl_graph *graph = imported.graph;
+    double count = 0;
+    for (int64_t i = 0; i < graph->params.count; i++)
+        count += (double)sl_graph_shape_numel(
+            &sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
+    sl_text_printf(out, "%s: %s\n", graph->name, graph->brief);
+    sl_text_printf(out, "nodes         %lld\n", (long long)graph->nodes.count);
+    sl_text_printf(out, "parameters    %s in %lld tensors\n", sl_human_count(count, human),
+                   (long long)graph->params.count);
+    for (int64_t i = 0; i < graph->inputs.count; i++)
+        sl_text_printf(
+            out, "input         %s %s\n", graph->inputs.at[i].name,
+            sl_graph_shape_text(&sl_graph_value(graph, graph->inputs.at[i].value)->shape, shape));
+    sl_onnx_imported_close(&imported);
+    return SL_OK;
+}
+
+/* ---- models ---- */
 
 /* The sizes of the plan, if it is one of this model, then `sizes`. */
 static sl_err add_sizes(struct sl_arena *arena, const char *file, struct sl_str text,
@@ -100,19 +228,37 @@ static sl_err add_sizes(struct sl_arena *arena, const char *file, struct sl_str 
     return SL_OK;
 }
 
-sl_err sl_job_model_open(const char *name, const char *const *dirs, const struct sl_plan *plan,
-                         const char *sizes, struct sl_graph **out, struct sl_graph **eval) {
+sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
+                         struct sl_graph **eval) {
+    struct sl_model_options options = no_limits();
+    SL_TRY(read_both(file, sl_str(text), &options, out, eval));
+    if (out && (*out)->weights && !is_onnx((*out)->weights) && sl_file_exists((*out)->weights))
+        return attach_values(*out);
+    return SL_OK;
+}
+
+sl_err sl_job_model_open(const struct sl_job_model_request *r, struct sl_graph **out,
+                         struct sl_graph **eval) {
     struct sl_arena arena = {0};
-    struct sl_model_options options = {.find_used = sl_graph_model_find_used, .find_ctx = dirs};
-    const char *file = NULL;
+    struct sl_model_options options = {.find_used = sl_graph_model_find_used, .find_ctx = r->dirs};
+    const char *file = NULL, *sizes = r->sizes;
     char *text = NULL;
     size_t length;
     sl_err err = SL_OK;
-    SL_TRY_OUT(find_file(name, dirs, &arena, &file));
+    if (is_onnx(r->name))
+        return open_onnx(r, out, eval);
+    if (r->loss && *r->loss)
+        return sl_fail(
+            SL_ERR_USAGE,
+            "`loss` adds a loss to an ONNX file; %s is a model text: write the loss there",
+            r->name);
+    SL_TRY_OUT(find_file(r->name, r->dirs, &arena, &file));
     SL_TRY_OUT(sl_file_read(file, SL_MODEL_FILE_BYTES, &text, &length));
-    SL_TRY_OUT(add_sizes(&arena, file, (struct sl_str){text, length}, plan, &sizes));
+    SL_TRY_OUT(add_sizes(&arena, file, (struct sl_str){text, length}, r->plan, &sizes));
     SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
     SL_TRY_OUT(read_both(file, (struct sl_str){text, length}, &options, out, eval));
+    if (out && (*out)->weights)
+        SL_TRY_OUT(attach_values(*out));
 out:
     free(text);
     sl_arena_free(&arena);

@@ -13,15 +13,27 @@ struct sl_job_model_names {
 };
 struct sl_job_model_names sl_job_model_names(const char *const *dirs, struct sl_arena *arena);
 
-/* Reads the model `name` (checked, not differentiated). A name without '/' and '.model' is looked
- * for in `dirs`. `sizes`: "L=4,C=128"; the sizes in a plan of this model (NULL: no plan) come first,
- * so that `sizes` replaces them. The file is read once: `eval`, if not NULL, gets the same
- * model with dropout off and running statistics used. The caller closes both. */
-SL_MUST_CHECK sl_err sl_job_model_open(const char *name, const char *const *dirs,
-                                       const struct sl_plan *plan, const char *sizes,
+struct sl_job_model_request {
+    const char *name;           /* without '/', '.model' and '.onnx': looked for in `dirs` */
+    const char *const *dirs;    /* ends with NULL, or is NULL */
+    const struct sl_plan *plan; /* its sizes come first, if it is one of this model; or NULL */
+    const char *sizes;          /* "L=4,C=128" */
+    const char *loss;           /* of an ONNX file; NULL or "": its own */
+};
+
+/* Reads the model (checked, not differentiated). The file is read once: `eval`, if not NULL, gets
+ * the same model with dropout off and running statistics used. The caller closes both. `out` can
+ * read the initial values that the model's file stores. */
+SL_MUST_CHECK sl_err sl_job_model_open(const struct sl_job_model_request *request,
                                        struct sl_graph **out, struct sl_graph **eval);
 
-/* Reads a flat text, such as RUN/model.model; `file` is for messages. */
+/* Imports an ONNX file: writes the model to `path` and its initial values beside it, to the same
+ * name with the ending .safetensors. `path` NULL or "": neither. Appends a summary. */
+SL_MUST_CHECK sl_err sl_job_model_import(const struct sl_job_model_request *request,
+                                         const char *path, struct sl_text *out);
+
+/* Reads the flat text of a run, RUN/model.model; `file` is for messages. Stored initial values are
+ * NaN where their file is gone: a checkpoint replaces them. */
 SL_MUST_CHECK sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
                                        struct sl_graph **eval);
 

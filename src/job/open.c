@@ -41,8 +41,9 @@ static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *hos
                        job->out);
     if (!*job->model)
         return sl_fail(SL_ERR_USAGE, "`model` is missing");
-    return sl_job_model_open(job->model, host->model_dirs, plan, job->sizes, &work->own_graph,
-                             job->eval_every > 0 ? &work->eval_graph : NULL);
+    return sl_job_model_open(
+        &(struct sl_job_model_request){job->model, host->model_dirs, plan, job->sizes, job->loss},
+        &work->own_graph, job->eval_every > 0 ? &work->eval_graph : NULL);
 }
 
 static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *host) {

@@ -51,6 +51,15 @@ static sl_err resolve(const struct sl_job *given, const char *run, int64_t sampl
     return SL_OK;
 }
 
+static sl_err read_model(const char *path, struct sl_graph **eval) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length));
+    sl_err err = sl_job_model_read(text, path, NULL, eval);
+    free(text);
+    return err;
+}
+
 sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t samples,
                         struct sl_job_eval *out) {
     struct sl_arena arena = {0};
@@ -60,8 +69,7 @@ sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t sam
     *out = (struct sl_job_eval){0};
     sl_job_init(&job);
     SL_TRY_OUT(resolve(given, run, samples, &job));
-    SL_TRY_OUT(sl_job_model_open(sl_arena_printf(&arena, "%s/model.model", run), NULL, NULL, "",
-                                 NULL, &graph));
+    SL_TRY_OUT(read_model(sl_arena_printf(&arena, "%s/model.model", run), &graph));
     SL_TRY_OUT(sl_job_open(&job, &(struct sl_job_host){.graph = graph}, &out->work));
     out->work.train.optim = (struct sl_optim){0};
     SL_TRY_OUT(sl_run_train_open(&out->work.train, &out->train));

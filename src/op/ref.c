@@ -3,6 +3,7 @@
 #include "op/common.h"
 #include "op/registry.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 double sl_op_init_value(const struct sl_init *init, uint64_t seed, uint64_t stream, int64_t index) {
@@ -10,6 +11,7 @@ double sl_op_init_value(const struct sl_init *init, uint64_t seed, uint64_t stre
     case SL_INIT_NORMAL: return init->b + init->a * sl_rng_normal(seed, stream, (uint64_t)index);
     case SL_INIT_UNIFORM:
         return init->a + (init->b - init->a) * sl_rng_uniform(seed, stream, (uint64_t)index);
+    case SL_INIT_STORED: return NAN; /* read by the caller */
     default: return init->a;
     }
 }
@@ -21,6 +23,13 @@ static void fill_params(struct sl_ref_run *run, const struct sl_param *params, i
         uint64_t stream = sl_rng_stream(params[i].name);
         for (int64_t j = 0; j < sl_op_numel(&array->shape); j++)
             array->f[j] = sl_op_init_value(&params[i].init, seed, stream, j);
+        const struct sl_stored_values *stored = &run->graph->stored;
+        float value;
+        for (int64_t j = 0; params[i].init.kind == SL_INIT_STORED && stored->read &&
+                            j < sl_op_numel(&array->shape);
+             j++)
+            if (stored->read(stored->ctx, params[i].name, j, 1, &value) == SL_OK)
+                array->f[j] = value;
     }
 }
 

@@ -1,5 +1,6 @@
 /* Initial values: a pure function of (seed, name, index), so any cut and any number of threads give
- * the same bits. The worker's threads compute them on the host, one buffer at a time. */
+ * the same bits. Stored values come from the file that the model names; without it they are NaN,
+ * and a checkpoint must replace them. The worker's threads compute them on the host, one buffer at a time. */
 #include "base/par.h"
 #include "base/rng.h"
 #include "op/registry.h"
@@ -10,6 +11,8 @@
 enum { PIECE = 4096, BUFFER = 64 * PIECE }; /* values */
 
 struct fill {
+    const struct sl_stored_values *stored;
+    const struct sl_param *param;
     const struct sl_init *init;
     uint64_t seed, stream;
     int64_t first, count; /* values of the tensor in the buffer */
@@ -30,7 +33,10 @@ static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *pl
     for (f->first = 0; f->first < place->numel; f->first += BUFFER) {
         int64_t left = place->numel - f->first;
         f->count = left < BUFFER ? left : BUFFER;
-        sl_par_for((f->count + PIECE - 1) / PIECE, w->device->threads, fill_piece, f);
+        if (f->init->kind == SL_INIT_STORED && f->stored->read)
+            SL_TRY(f->stored->read(f->stored->ctx, f->param->name, f->first, f->count, f->buffer));
+        else
+            sl_par_for((f->count + PIECE - 1) / PIECE, w->device->threads, fill_piece, f);
         for (int s = 0; s < slab_count; s++)
             SL_TRY(row->upload(w->device, SL_STREAM_COMPUTE,
                                (char *)slabs[s] + place->offset + f->first * 4, f->buffer,
@@ -48,10 +54,13 @@ struct tensors {
 
 static sl_err init_tensors(struct sl_worker *w, struct tensors tensors, uint64_t seed,
                            void *const *slabs, int slab_count) {
-    struct fill fill = {.seed = seed, .buffer = sl_realloc(NULL, sizeof(float) * BUFFER)};
+    struct fill fill = {.seed = seed,
+                        .stored = &w->graph->stored,
+                        .buffer = sl_realloc(NULL, sizeof(float) * BUFFER)};
     sl_err err = SL_OK;
     for (int i = 0; err == SL_OK && i < tensors.count; i++) {
         const struct sl_param *param = &tensors.table[tensors.list[i].param];
+        fill.param = param;
         fill.init = &param->init;
         fill.stream = sl_rng_stream(param->name);
         err = init_tensor(w, &tensors.list[i], &fill, slabs, slab_count);

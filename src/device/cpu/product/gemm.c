@@ -64,6 +64,9 @@ static struct sl_gemm_spec product_at(const struct sl_gemm_batch *batch, int64_t
     g.a.at += index * batch->a_step;
     g.b.at += index * batch->b_step;
     g.c += index * batch->c_step;
+    g.start = g.start ? g.start + index * batch->c_step : NULL;
+    g.x = g.x ? g.x + index * batch->c_step : NULL;
+    g.y = g.y ? g.y + index * batch->c_step : NULL;
     return g;
 }
 

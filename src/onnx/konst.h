@@ -1,0 +1,43 @@
+/* Constant tensors of an import: values that are known while the graph is built. Whole numbers may
+ * be multiples of B, so that arithmetic on shapes keeps the symbolic batch.
+ */
+#ifndef SL_ONNX_KONST_H
+#define SL_ONNX_KONST_H
+
+#include "graph/shape.h"
+#include "onnx/proto.h"
+
+/* Larger constants are not computed with; an initialiser may be of any size. */
+#define SL_ONNX_KONST_MAX ((int64_t)1 << 24)
+
+struct sl_onnx_konst {
+    int type, rank;
+    int64_t dim[SL_ONNX_RANK];
+    int64_t count;
+    double *f;                         /* floating-point elements */
+    struct sl_dim *i;                  /* whole numbers: n, or n times B */
+    const struct sl_onnx_tensor *from; /* f and i are NULL until they are needed */
+};
+
+/* Zeros. */
+SL_MUST_CHECK sl_err sl_onnx_konst_new(struct sl_arena *arena, int type, int rank,
+                                       const int64_t *dim, struct sl_onnx_konst **out);
+/* Of a tensor in the file; elements are read by sl_onnx_konst_load. */
+struct sl_onnx_konst *sl_onnx_konst_of_tensor(struct sl_arena *arena,
+                                              const struct sl_onnx_tensor *tensor);
+SL_MUST_CHECK sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_onnx_file *file,
+                                        struct sl_onnx_konst *konst);
+/* Elements as plain numbers; SL_ERR_REFUSED where one holds B. */
+SL_MUST_CHECK sl_err sl_onnx_konst_int(const struct sl_onnx_konst *konst, int64_t at, int64_t *out);
+double sl_onnx_konst_number(const struct sl_onnx_konst *konst, int64_t at);
+/* All elements equal: the value. */
+bool sl_onnx_konst_uniform(const struct sl_onnx_konst *konst, double *value);
+bool sl_onnx_konst_has_batch(const struct sl_onnx_konst *konst);
+
+/* Computes the node's outputs from constant inputs (NULL: absent). *known is false where the op is
+ * not one that is computed here. `out` has node->out_count entries. */
+SL_MUST_CHECK sl_err sl_onnx_konst_fold(struct sl_arena *arena, const struct sl_onnx_node *node,
+                                        const struct sl_onnx_konst *const *in,
+                                        struct sl_onnx_konst **out, bool *known);
+
+#endif
