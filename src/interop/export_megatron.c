@@ -7,6 +7,7 @@
 #include "interop/exporter.h"
 
 #include "graph/blocks.h"
+#include "sched/schedule.h"
 
 struct layout {
     const struct sl_export *x;
@@ -93,6 +94,18 @@ static void put_layout(const struct layout *l, struct sl_text *out) {
     }
 }
 
+/* Does a parameter of the part before the layers also serve the part after them? */
+static bool is_tied(const struct layout *l) {
+    const struct sl_graph *graph = l->x->graph;
+    for (int64_t i = 0; i < graph->grads.count; i++)
+        for (int64_t k = 0; k < graph->grads.count; k++)
+            if (graph->grads.at[i].param == graph->grads.at[k].param &&
+                graph->grads.at[i].node < l->blocks.first &&
+                graph->grads.at[k].node > l->blocks.last)
+                return true;
+    return false;
+}
+
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct sl_text *out) {
     struct layout l = {.x = x};
     const struct sl_plan *plan = x->plan;
@@ -104,6 +117,8 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     sl_text_put(out, "--pipeline-model-parallel-layout '");
     put_layout(&l, out);
     sl_text_put(out, "'\n");
+    if (!is_tied(&l))
+        sl_text_put(out, "--untie-embeddings-and-output-weights\n");
     sl_text_printf(out, "--micro-batch-size %lld\n", (long long)plan->stages[0].micro_size);
     if (plan->batch)
         sl_text_printf(out, "--global-batch-size %lld\n", (long long)plan->batch);
@@ -120,9 +135,12 @@ static sl_err write_megatron(const struct sl_export *x, struct sl_text *out) {
     return err;
 }
 
+static bool requests(const struct sl_schedule *schedule) { return schedule->in_megatron; }
+
 const struct sl_exporter sl_interop_export_megatron = {
     .name = "megatron",
     .brief = "options of Megatron-LM, with the layout string",
     .needs_graph = true,
+    .requests = requests,
     .write = write_megatron,
 };

@@ -1,4 +1,6 @@
-/* torchtitan: the [parallelism] table of its configuration, with the modules of every stage.
+/* torchtitan: options of its command line, with the modules of every stage.
+ *
+ *     --parallelism.module_fqns_per_model_part tok_embeddings,layers.0 layers.1,norm,lm_head
  *
  * A module is a prefix of a parameter's name: its numbered block, or all but the last component.
  * Names of Hugging Face decoders are translated to those of torchtitan. */
@@ -23,7 +25,6 @@ static const struct {
     {"tok_embeddings", "model.embed_tokens", false},
     {"layers.", "model.layers.", true},
     {"norm", "model.norm", false},
-    {"output", "lm_head", false},
 };
 
 static const char *module_name(struct sl_arena *arena, const char *param) {
@@ -76,27 +77,40 @@ static const struct sl_schedule *named_row(const struct sl_plan *plan) {
 static void put_schedule(const struct sl_plan *plan, struct sl_text *out) {
     const struct sl_schedule *row = named_row(plan);
     if (row)
-        sl_text_printf(out, "pipeline_parallel_schedule = \"%s\"\n", row->torchtitan_name);
+        sl_text_printf(out, "--parallelism.pipeline_parallel_schedule %s\n", row->torchtitan_name);
     else if (plan->schedule)
         sl_text_printf(out,
-                       "# schedule %s: sluice export --to csv, then "
-                       "pipeline_parallel_schedule_csv = \"FILE\"\n",
+                       "# X.csv has schedule %s: sluice export --to csv -o X.csv\n"
+                       "--parallelism.pipeline_parallel_schedule PipelineScheduleMulti\n"
+                       "--parallelism.pipeline_parallel_schedule_csv X.csv\n",
                        plan->schedule);
 }
 
 static void put_modules(const struct sl_plan *plan, const module_vec *modules,
                         struct sl_text *out) {
     int64_t at = 0;
-    sl_text_put(out, "module_fqns_per_model_part = [\n");
-    for (int s = 0; s < plan->stage_count; s++) {
-        sl_text_put(out, "    [");
+    sl_text_put(out, "--parallelism.module_fqns_per_model_part");
+    for (int s = 0; s < plan->stage_count; s++)
         for (bool first = true; at < modules->count && modules->at[at].stage == s; at++) {
-            sl_text_printf(out, "%s\"%s\"", first ? "" : ", ", modules->at[at].name);
+            sl_text_printf(out, "%s%s", first ? " " : ",", modules->at[at].name);
             first = false;
         }
-        sl_text_put(out, "],\n");
+    sl_text_put(out, "\n");
+}
+
+/* A stage without a module cannot be written. */
+static sl_err check_filled(const struct sl_plan *plan, const module_vec *modules) {
+    int64_t at = 0;
+    for (int s = 0; s < plan->stage_count; s++) {
+        if (at == modules->count || modules->at[at].stage != s)
+            return sl_fail(SL_ERR_REFUSED,
+                           "torchtitan's stages have modules, and no parameter is in %s; plan with "
+                           "--whole-layers",
+                           plan->stages[s].name);
+        while (at < modules->count && modules->at[at].stage == s)
+            at++;
     }
-    sl_text_put(out, "]\n");
+    return SL_OK;
 }
 
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, module_vec *modules,
@@ -110,13 +124,19 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, module
         SL_TRY(add_use(x, use, name, modules));
     }
     sl_sort(modules->at, modules->count, sizeof *modules->at, compare_modules);
-    sl_text_printf(out, "[parallelism]\npipeline_parallel_degree = %d\n",
+    SL_TRY(check_filled(plan, modules));
+    sl_text_printf(out, "--parallelism.pipeline_parallel_degree %d\n",
                    sl_interop_export_ranks(plan));
     if (plan->stages[0].width > 1)
-        sl_text_printf(out, "data_parallel_replicate_degree = %d\n", plan->stages[0].width);
+        sl_text_printf(out, "--parallelism.data_parallel_replicate_degree %d\n",
+                       plan->stages[0].width);
     put_schedule(plan, out);
-    sl_text_printf(out, "pipeline_parallel_microbatch_size = %lld\n",
+    sl_text_printf(out, "--parallelism.pipeline_parallel_microbatch_size %lld\n",
                    (long long)plan->stages[0].micro_size);
+    if (plan->batch)
+        sl_text_printf(out, "--training.local_batch_size %lld\n",
+                       (long long)(plan->batch / plan->stages[0].width));
+    sl_text_put(out, "--training.disable_cuda_graphs\n"); /* refused with a pipeline */
     put_modules(plan, modules, out);
     return SL_OK;
 }
@@ -132,7 +152,7 @@ static sl_err write_torchtitan(const struct sl_export *x, struct sl_text *out) {
 
 const struct sl_exporter sl_interop_export_torchtitan = {
     .name = "torchtitan",
-    .brief = "torchtitan's [parallelism], with the modules of every stage",
+    .brief = "options of torchtitan, with the modules of every stage",
     .needs_graph = true,
     .write = write_torchtitan,
 };

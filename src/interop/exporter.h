@@ -5,6 +5,8 @@
 #include "graph/graph.h"
 #include "sched/sched.h"
 
+struct sl_schedule;
+
 struct sl_export {
     const struct sl_plan *plan;
     const struct sl_graph *graph; /* differentiated; NULL when the row does not need it */
@@ -17,6 +19,9 @@ struct sl_exporter {
     const char *name; /* "megatron" */
     const char *brief;
     bool needs_graph, needs_sched;
+    /* Can the target be told to run it? NULL: any schedule. Else it runs another one, and whoever
+     * exports says what that costs. */
+    bool (*requests)(const struct sl_schedule *schedule);
     /* SL_ERR_REFUSED: the target lacks a feature that the plan uses; the message names it. */
     sl_err (*write)(const struct sl_export *what, struct sl_text *out);
 };

@@ -96,6 +96,18 @@ sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *targe
                        "%s flushes its pipeline at every step, and %s does not; plan with "
                        "--schedule 1f1b",
                        target, plan->schedule);
+    int64_t round = plan->stages[0].width * plan->stages[0].micro_size;
+    if (plan->batch % round)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s has whole micro-batches only, as many for each of %d replicas, and a "
+                       "batch of %lld is no multiple of %d x %lld samples; plan with another batch",
+                       target, plan->stages[0].width, (long long)plan->batch, plan->stages[0].width,
+                       (long long)plan->stages[0].micro_size);
+    if (row && row->layout == SL_LAYOUT_CROSS)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s has no crossing pipelines, and %s has two on every worker; plan with "
+                       "--schedule 1f1b",
+                       target, plan->schedule);
     int ranks = sl_interop_export_ranks(plan);
     for (int s = ranks; s < plan->stage_count; s++) {
         int first = first_on_worker(s, ranks, layout);

@@ -1,10 +1,13 @@
 /* Exporting a plan. */
 #include "job/export.h"
 
+#include "base/log.h"
 #include "interop/exporter.h"
 #include "job/model.h"
 #include "job/sim.h"
 #include "plan/model.h"
+#include "sched/schedule.h"
+#include "sim/sim.h"
 
 /* Opens the model named by the plan, or by the request. */
 static sl_err open_graph(const struct sl_job_export_request *r, const struct sl_exporter *row,
@@ -37,6 +40,57 @@ static sl_err open_sched(const struct sl_job_export_request *r, struct sl_arena 
     return sl_sched_build(arena, plan, &opts, &what->sched);
 }
 
+/* ---- a schedule that the target cannot be told to run ---- */
+
+static sl_err step_under(struct sl_arena *arena, const struct sl_plan *plan, const char *schedule,
+                         int64_t batch, int64_t *out) {
+    const struct sl_sched_opts opts = {.schedule = schedule, .batch = batch};
+    const struct sl_sched *sched;
+    const struct sl_sim *sim;
+    SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
+    SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim));
+    *out = sim->step_ns;
+    return SL_OK;
+}
+
+/* The row that the target runs instead: one for several stages per worker, or for one. */
+static const struct sl_schedule *instead_of(const struct sl_exporter *target,
+                                            const struct sl_plan *plan) {
+    bool several = plan->seat_count > plan->worker_count;
+    int count;
+    const struct sl_schedule *const *rows = sl_sched_row_registry(&count);
+    for (int i = 0; i < count; i++)
+        if (target->requests(rows[i]) && rows[i]->layout_chunks == several)
+            return rows[i];
+    return NULL;
+}
+
+/* A note of what the other schedule costs. */
+static sl_err note_schedule(const struct sl_job_export_request *r, const struct sl_exporter *target,
+                            struct sl_arena *arena, const struct sl_plan *plan) {
+    const char *name = r->schedule ? r->schedule : plan->schedule;
+    int64_t batch = r->batch ? r->batch : plan->batch, own, other;
+    const struct sl_schedule *row = name ? sl_sched_row_find(name) : NULL;
+    char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
+    if (!target->requests || !row || target->requests(row) || !batch)
+        return SL_OK;
+    const struct sl_schedule *instead = instead_of(target, plan);
+    if (!instead)
+        return sl_fail(SL_ERR_REFUSED,
+                       "options of %s cannot request %s; plan with another schedule", target->name,
+                       name);
+    SL_TRY(step_under(arena, plan, name, batch, &own));
+    if (step_under(arena, plan, instead->name, batch, &other) != SL_OK)
+        return sl_err_context(SL_ERR_REFUSED,
+                              "options of %s cannot request %s, and it cannot run %s instead",
+                              target->name, name, instead->name);
+    sl_log_note("options of %s cannot request %s: it will run %s, %s a step instead of %s "
+                "(%+.1f %%, simulated with messages that take no time)",
+                target->name, name, instead->name, sl_human_ns(other, a), sl_human_ns(own, b),
+                100.0 * (double)(other - own) / (double)(own ? own : 1));
+    return SL_OK;
+}
+
 sl_err sl_job_export(const struct sl_job_export_request *request, struct sl_text *out) {
     struct sl_arena arena = {0};
     struct sl_graph *graph = NULL;
@@ -50,6 +104,7 @@ sl_err sl_job_export(const struct sl_job_export_request *request, struct sl_text
     if (row->needs_sched)
         SL_TRY_OUT(open_sched(request, &arena, &what));
     SL_TRY_OUT(row->write(&what, out));
+    SL_TRY_OUT(note_schedule(request, row, &arena, what.plan));
 out:
     sl_graph_close(graph);
     sl_arena_free(&arena);

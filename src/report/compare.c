@@ -152,8 +152,8 @@ static void sum_path(struct sl_picture *p) {
 }
 
 static void keep_steps(struct sl_arena *arena, struct sl_picture *p, int64_t all, int64_t keep) {
-    int64_t first = (all - keep) / 2;
-    struct window w = window_of(p, first, first + keep);
+    int64_t first = (all - keep) / 2, last = first + keep;
+    struct window w = window_of(p, first, last);
     bool has_path = p->pass_ns || p->weight_ns || p->transfer_ns || p->gap_ns;
     cut_bars(arena, &w, p);
     cut_arrows(arena, &w, p);
@@ -164,8 +164,8 @@ static void keep_steps(struct sl_arena *arena, struct sl_picture *p, int64_t all
                     ? sl_arena_printf(arena, "%s%sstep %lld of %lld", p->detail,
                                       *p->detail ? ", " : "", (long long)first + 1, (long long)all)
                     : sl_arena_printf(arena, "%s%ssteps %lld to %lld of %lld", p->detail,
-                                      *p->detail ? ", " : "", (long long)first + 1,
-                                      (long long)(first + keep), (long long)all);
+                                      *p->detail ? ", " : "", (long long)first + 1, (long long)last,
+                                      (long long)all);
 }
 
 void sl_report_align_steps(struct sl_arena *arena, struct sl_picture pictures[2]) {

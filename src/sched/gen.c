@@ -144,7 +144,7 @@ static bool is_chain(const struct sl_plan *plan) {
 
 int sl_sched_gen_depth(const struct sl_plan *plan, enum sl_layout layout) {
     int width = plan->stages[0].width, pipelines = layout == SL_LAYOUT_CROSS ? width / 2 : width;
-    return pipelines ? plan->worker_count / pipelines : 0;
+    return pipelines && plan->worker_count > pipelines ? plan->worker_count / pipelines : 1;
 }
 
 /* The worker that a replica shares with an earlier stage, or with the other pipeline of a pair. */

@@ -95,6 +95,7 @@ const struct sl_schedule sl_sched_row_interleaved = {
     .micros_divide = true,
     .torch_name = "ScheduleInterleaved1F1B",
     .torchtitan_name = "Interleaved1F1B",
+    .in_megatron = true,
     .check = check,
     .iteration = iteration,
     .claim = claim,

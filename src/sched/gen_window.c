@@ -101,6 +101,7 @@ const struct sl_schedule sl_sched_row_1f1b = {
     .mixed = &sl_sched_row_graph,
     .torch_name = "Schedule1F1B",
     .torchtitan_name = "1F1B",
+    .in_megatron = true,
     .check = sl_sched_gen_check_equal,
     .window = window_of};
 

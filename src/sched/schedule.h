@@ -55,6 +55,7 @@ struct sl_schedule {
     bool micros_divide;          /* micro-batches must be a multiple of the workers */
     const char *torch_name;      /* class in torch.distributed.pipelining; NULL: none */
     const char *torchtitan_name; /* its pipeline_parallel_schedule; NULL: hand it over as CSV */
+    bool in_megatron;            /* options of Megatron-LM request it */
 
     /* Default slack. Nonzero only if it adds no staleness. */
     int slack;

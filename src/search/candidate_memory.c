@@ -58,12 +58,12 @@ static double shared_window(const struct sl_candidate_detail *detail, int s, int
     const struct sl_candidate *c = &detail->c;
     const struct sl_schedule *row = sl_sched_row_find(c->schedule);
     int p = c->ranks, v = c->stage_count / p, rank = sl_search_candidate_rank(c, s, replica);
-    double share =
-        (double)((sl_search_candidate_stage_micros(detail, s) + c->width[s] - 1) / c->width[s]);
+    int64_t micros = sl_search_candidate_stage_micros(detail, s);
+    int64_t share = (micros + c->width[s] - 1) / c->width[s];
     double live = row->layout == SL_LAYOUT_CROSS ? p - s
                   : row->layout == SL_LAYOUT_V   ? p + 0.5
                                                  : (2.0 * (p - rank - 1) + (v - 1.0) * p + 1) / v;
-    return fmin(live, share);
+    return fmin(live, (double)share);
 }
 
 static double shared_bytes(const struct sl_candidate_detail *detail, int rank, int each) {

@@ -23,19 +23,21 @@ stages=$(grep -c '^stage ' "$dir/x.plan")
 [ "$(tr -cd '|' <<<"$layout" | wc -c)" = $((stages - 1)) ] || fail "$stages stages in '$layout'"
 grep -qx -- "--pipeline-model-parallel-size $stages" "$dir/megatron" || fail "size"
 
-# torchtitan: TOML with a list per stage
-"$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan.toml" || fail "torchtitan"
-grep -q '^pipeline_parallel_schedule = "1F1B"$' "$dir/titan.toml" || fail "torchtitan's schedule"
-if python3 -c 'import tomllib' 2>/dev/null; then
-    python3 - "$dir/titan.toml" "$stages" <<'PY' || fail "torchtitan's lists"
-import sys, tomllib
-table = tomllib.load(open(sys.argv[1], "rb"))["parallelism"]
-parts = table["module_fqns_per_model_part"]
-flat = [name for part in parts for name in part]
-assert len(parts) == int(sys.argv[2]) == table["pipeline_parallel_degree"]
-assert sorted(flat) == sorted(["tok_embeddings", "norm", "output"] + ["layers.%d" % i for i in range(6)])
-PY
-fi
+# torchtitan: options with the modules of every stage
+"$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan" || fail "torchtitan"
+grep -qx -- '--parallelism.pipeline_parallel_schedule 1F1B' "$dir/titan" || fail "torchtitan's schedule"
+grep -qx -- "--parallelism.pipeline_parallel_degree $stages" "$dir/titan" || fail "torchtitan's degree"
+modules=$(sed -n 's/^--parallelism.module_fqns_per_model_part //p' "$dir/titan")
+[ "$(wc -w <<<"$modules")" = "$stages" ] || fail "stages of '$modules'"
+[ "$(tr , ' ' <<<"$modules" | xargs -n1 | sort | paste -sd ' ')" = "layers.0 layers.1 layers.2 layers.3 layers.4 layers.5 lm_head norm tok_embeddings" ] ||
+    fail "modules '$modules'"
+# Megatron: the head is not tied here, and gpipe is not one of its schedules
+grep -qx -- --untie-embeddings-and-output-weights "$dir/megatron" || fail "untied"
+sed 's/^schedule .*/schedule "gpipe"/' "$dir/x.plan" >"$dir/gpipe.plan"
+"$SLUICE" export "$dir/gpipe.plan" --to megatron 2>"$dir/why" >/dev/null || fail "gpipe"
+grep -q 'cannot request gpipe: it will run 1f1b, .* a step instead of' "$dir/why" || fail "gpipe: $(cat "$dir/why")"
+"$SLUICE" export "$dir/x.plan" --to megatron 2>"$dir/why" >/dev/null || fail "1f1b: $(cat "$dir/why")"
+[ ! -s "$dir/why" ] || fail "1f1b: $(cat "$dir/why")"
 
 # csv: sluice verify accepts it
 "$SLUICE" export "$dir/x.plan" --to csv --comms -o "$dir/x.csv" || fail "csv"

@@ -1,0 +1,45 @@
+/* Traces of PyTorch's profiler (Kineto, Chrome's format) as pictures.
+ *
+ *     events of the host:   "PP:0F1", "Forward 1", "attn(F)"   what ran: an action
+ *     events of a GPU:      a kernel --correlation--> its launch, within the action that launched it
+ *
+ * A lane is a rank, or a stream of its GPU if the trace has kernels. An action begins when its
+ * input exists: PyTorch's ranges include the wait for it. */
+#ifndef SL_REPORT_KINETO_H
+#define SL_REPORT_KINETO_H
+
+#include "report/picture.h"
+
+struct sl_report_kineto_text {
+    const char *file; /* for messages */
+    const char *text;
+    size_t length;
+};
+
+/* One text per rank. SL_ERR_INPUT: not a trace, or no event is named like an action. */
+SL_MUST_CHECK sl_err sl_report_kineto_read(struct sl_arena *arena,
+                                           const struct sl_report_kineto_text *texts, int count,
+                                           struct sl_picture *out);
+SL_MUST_CHECK sl_err sl_report_kineto_files(struct sl_arena *arena, const char *const *paths,
+                                            int count, struct sl_picture *out);
+
+/* ---- private to kineto*.c ---- */
+
+struct sl_kineto_action {
+    struct sl_str part; /* name of its stage; empty: `stage` */
+    int64_t stage, micro;
+    uint8_t kind;
+};
+/* False: the name is not one of an action. `rank`: its stage, if the name has none. */
+bool sl_report_kineto_name(struct sl_str name, int64_t rank, struct sl_kineto_action *out);
+/* Take digits (at most `max`), or a prefix, from the beginning. */
+bool sl_report_kineto_number(struct sl_str *text, int64_t max, int64_t *out);
+bool sl_report_kineto_prefix(struct sl_str *text, const char *prefix);
+
+/* Messages between actions by the rules of a pipeline: F after F of the stage before, B and I after
+ * those of the stage behind; then the critical path. `numbered`: stage i is the i-th of a chain; if
+ * not, only lanes order the actions. */
+void sl_report_kineto_link(struct sl_arena *arena, struct sl_picture *picture, struct sl_bar *bars,
+                           bool numbered);
+
+#endif

@@ -1,0 +1,204 @@
+/* Messages and the critical path of an imported trace (kineto.h). It has times and names only: the
+ * rules of a pipeline say which action needs which. */
+#include "report/kineto.h"
+
+#include "base/vec.h"
+
+#include <stdlib.h>
+
+struct key { /* sorted: passes of one direction, stage, micro-batch, in order of time */
+    int64_t start_ns;
+    int64_t bar;
+    int32_t micro;
+    uint16_t stage;
+    bool back;
+};
+
+struct links {
+    struct sl_picture *picture;
+    struct sl_bar *bars;
+    int *lane_of;     /* [bars] */
+    struct key *keys; /* of F, B and I */
+    int64_t key_count;
+    int64_t *needs; /* [bars] the action on another lane whose output it needs; -1: none */
+    SL_VEC(struct sl_arrow) arrows;
+    int64_t *arrow_of; /* [bars] of `needs` */
+};
+
+static int compare(const struct key *x, const struct key *y) {
+    if (x->back != y->back)
+        return x->back ? 1 : -1;
+    if (x->stage != y->stage)
+        return x->stage < y->stage ? -1 : 1;
+    return x->micro != y->micro ? (x->micro > y->micro) - (x->micro < y->micro) : 0;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const struct key *x = a, *y = b;
+    int order = compare(x, y);
+    if (order)
+        return order;
+    return x->start_ns != y->start_ns ? (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns)
+                                      : (x->bar > y->bar) - (x->bar < y->bar);
+}
+
+/* The first key that is not before `want`; of several steps the names repeat. */
+static int64_t first_of(const struct links *l, const struct key *want) {
+    int64_t low = 0, high = l->key_count;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (compare(&l->keys[mid], want) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static bool is_back(int kind) { return kind == SL_BACKWARD || kind == SL_BACKWARD_INPUT; }
+
+static void sort_passes(struct sl_arena *arena, struct links *l) {
+    int64_t count = l->picture->lane_at[l->picture->lane_count];
+    l->keys = SL_NEW(arena, struct key, count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        const struct sl_bar *bar = &l->bars[i];
+        if (bar->micro >= 0 && (bar->kind == SL_FORWARD || is_back(bar->kind)))
+            l->keys[l->key_count++] =
+                (struct key){bar->start_ns, i, bar->micro, bar->stage, is_back(bar->kind)};
+    }
+    if (l->key_count)
+        qsort(l->keys, (size_t)l->key_count, sizeof *l->keys, compare_keys);
+}
+
+/* The n-th pass of its name needs the n-th of the name before it. */
+static void find_needs(struct links *l) {
+    int last = l->picture->stage_count - 1;
+    for (int64_t i = 0, group = 0; i < l->key_count; i++) {
+        struct key want = l->keys[i];
+        group = i && compare(&l->keys[i - 1], &want) == 0 ? group : i;
+        if (want.back ? want.stage == last : want.stage == 0)
+            continue;
+        want.stage = (uint16_t)(want.back ? want.stage + 1 : want.stage - 1);
+        int64_t at = first_of(l, &want) + (i - group);
+        if (at < l->key_count && compare(&l->keys[at], &want) == 0 &&
+            l->lane_of[l->keys[at].bar] != l->lane_of[l->keys[i].bar])
+            l->needs[l->keys[i].bar] = l->keys[at].bar;
+    }
+}
+
+/* Ranges of PyTorch include the wait for their input. */
+static void cut_waits(struct links *l, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_bar *bar = &l->bars[i];
+        int64_t made = l->needs[i] >= 0 ? l->bars[l->needs[i]].end_ns : 0;
+        if (made > bar->start_ns)
+            bar->start_ns = made < bar->end_ns ? made : bar->end_ns;
+    }
+}
+
+static void put_arrows(struct links *l, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        const struct sl_bar *to = &l->bars[i];
+        if (l->needs[i] < 0 || l->bars[l->needs[i]].end_ns > to->start_ns)
+            continue;
+        const struct sl_bar *from = &l->bars[l->needs[i]];
+        l->arrow_of[i] = l->arrows.count;
+        SL_PUSH(&l->arrows, ((struct sl_arrow){.start_ns = from->end_ns,
+                                               .left_ns = to->start_ns,
+                                               .end_ns = to->start_ns,
+                                               .from = l->lane_of[l->needs[i]],
+                                               .to = l->lane_of[i],
+                                               .micro = from->micro,
+                                               .from_stage = from->stage,
+                                               .to_stage = to->stage,
+                                               .grad = is_back(to->kind)}));
+    }
+}
+
+/* ---- the critical path ---- */
+
+/* The last bar of a lane that ends by then; -1: none. */
+static int64_t last_by(const struct links *l, int lane, int64_t ns) {
+    int64_t low = l->picture->lane_at[lane], first = low, high = l->picture->lane_at[lane + 1];
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (l->bars[mid].end_ns <= ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low > first ? low - 1 : -1;
+}
+
+/* What the start of a bar waited for: the action before it, or, if its lane was idle longer than a
+ * step from one action to the next takes, its input. Where stages are not known, whatever ended
+ * last on any lane. Stays within bars that end earlier. */
+enum { IDLE_NS = 50000 };
+
+static int64_t cause_of(const struct links *l, int64_t at, bool numbered) {
+    const struct sl_bar *bar = &l->bars[at];
+    int64_t best = at > l->picture->lane_at[l->lane_of[at]] ? at - 1 : -1, other = -1;
+    if (numbered && l->needs[at] >= 0 && l->arrow_of[at] >= 0)
+        other = l->needs[at];
+    if (other >= 0 && (best < 0 || l->bars[best].end_ns + IDLE_NS < bar->start_ns))
+        best = other;
+    for (int lane = 0; lane < l->picture->lane_count && !numbered; lane++) {
+        other = last_by(l, lane, bar->start_ns);
+        if (other >= 0 && other != at && (best < 0 || l->bars[other].end_ns > l->bars[best].end_ns))
+            best = other;
+    }
+    return best;
+}
+
+static void walk(struct links *l, int64_t count, bool numbered) {
+    struct sl_picture *p = l->picture;
+    int64_t at = -1, until = p->end_ns;
+    for (int64_t i = 0; i < count; i++)
+        if (at < 0 || l->bars[i].end_ns > l->bars[at].end_ns)
+            at = i;
+    p->gap_ns = p->end_ns;
+    for (int64_t steps = 0; at >= 0 && steps <= count; steps++) {
+        struct sl_bar *bar = &l->bars[at];
+        int64_t ns = (bar->end_ns < until ? bar->end_ns : until) - bar->start_ns;
+        ns = ns > 0 ? ns : 0;
+        bar->critical = true;
+        *(bar->kind <= SL_RECOMPUTE ? &p->pass_ns : &p->weight_ns) += ns;
+        p->gap_ns -= ns;
+        until = bar->start_ns;
+        int64_t next = cause_of(l, at, numbered);
+        if (next >= 0 && next == l->needs[at] && l->arrow_of[at] >= 0) {
+            int64_t wire = until - l->bars[next].end_ns;
+            l->arrows.at[l->arrow_of[at]].critical = true;
+            p->transfer_ns += wire;
+            p->gap_ns -= wire;
+            until = l->bars[next].end_ns;
+        }
+        at = next;
+    }
+}
+
+void sl_report_kineto_link(struct sl_arena *arena, struct sl_picture *p, struct sl_bar *bars,
+                           bool numbered) {
+    int64_t count = p->lane_at[p->lane_count];
+    struct links l = {.picture = p,
+                      .bars = bars,
+                      .lane_of = SL_NEW(arena, int, count + 1),
+                      .needs = SL_NEW(arena, int64_t, count + 1),
+                      .arrow_of = SL_NEW(arena, int64_t, count + 1)};
+    for (int lane = 0; lane < p->lane_count; lane++)
+        for (int64_t i = p->lane_at[lane]; i < p->lane_at[lane + 1]; i++) {
+            l.lane_of[i] = lane;
+            l.needs[i] = l.arrow_of[i] = -1;
+            p->end_ns = bars[i].end_ns > p->end_ns ? bars[i].end_ns : p->end_ns;
+        }
+    if (numbered) {
+        sort_passes(arena, &l);
+        find_needs(&l);
+        cut_waits(&l, count);
+    }
+    put_arrows(&l, count);
+    walk(&l, count, numbered);
+    p->arrow_count = l.arrows.count;
+    p->arrows = SL_VEC_FREEZE(&l.arrows, arena);
+    SL_VEC_FREE(&l.arrows);
+}

@@ -1,0 +1,110 @@
+"""Exports judged by the other systems' own code: arguments are a folder with exports and what to do.
+
+    torchtitan DIR   titan.options: its command line reads them; its splitter cuts a small model by
+                     them; the stages together have every parameter once and give the same logits
+    megatron DIR     megatron.options: its layout parser and validation accept them; with
+                     SL_MEGATRON=CHECKOUT its command line has every option
+
+Exit 77: the package is not installed."""
+import glob
+import os
+import re
+import shlex
+import sys
+
+
+def skip(why):
+    print("SKIPPED:", why)
+    sys.exit(77)
+
+
+def options(path):
+    return shlex.split("".join(line for line in open(path) if not line.startswith("#")))
+
+
+def value(args, name):
+    return args[args.index(name) + 1]
+
+
+def torchtitan(folder):
+    try:
+        import torch
+        from torch import nn
+        from torchtitan.config.manager import ConfigManager
+        from torchtitan.distributed.pipeline_parallel import _split_module
+        from torchtitan.models import llama3
+    except ImportError as error:
+        skip(f"torchtitan: {error}")
+    args = options(f"{folder}/titan.options")
+    config = ConfigManager().parse_args(["--module", "llama3", "--config", "llama3_debugmodel"] + args)
+    parts = config.parallelism.module_fqns_per_model_part
+    assert config.parallelism.pipeline_parallel_degree > 1, config.parallelism
+    assert len(parts) % config.parallelism.pipeline_parallel_degree == 0, parts
+    local, micro = config.training.local_batch_size, config.parallelism.pipeline_parallel_microbatch_size
+    assert local % micro == 0 and local > 0, (local, micro)
+    from torch.distributed.pipelining.schedules import get_schedule_class
+
+    get_schedule_class(config.parallelism.pipeline_parallel_schedule)
+
+    class Causal(nn.Module):
+        """Plain attention instead of compiled kernels; [B, L, N, H] in and out."""
+
+        def forward(self, q, k, v, *_, **__):
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            return out.transpose(1, 2)
+
+    torch.manual_seed(7)
+    whole = llama3.llama3_configs["debugmodel"]("flex").build()
+    for name, parameter in whole.named_parameters():
+        nn.init.normal_(parameter, std=0.05)
+    for layer in (whole.layers.values() if hasattr(whole.layers, "values") else whole.layers):
+        layer.attention.inner_attention = Causal()
+    tokens = torch.randint(0, 2048, (2, 16))
+    positions = torch.arange(16).expand(2, 16)
+    stages = [_split_module(whole, names) for names in parts]
+    keys = [key for stage in stages for key, _ in stage.named_parameters()]
+    assert sorted(keys) == sorted(key for key, _ in whole.named_parameters()), set(
+        key for key, _ in whole.named_parameters()) ^ set(keys)
+    with torch.no_grad():
+        want = whole(tokens, positions=positions)
+        have = tokens
+        for stage in stages:
+            have = stage(have, positions=positions)
+    assert want.shape == have.shape == (2, 16, 2048), (want.shape, have.shape)
+    assert torch.equal(want, have), (want - have).abs().max()
+    from importlib.metadata import version
+
+    print(f"count: {len(parts)} stages of torchtitan {version('torchtitan')} give the logits of the whole model")
+
+
+def megatron(folder):
+    try:
+        from megatron.core.package_info import __version__
+        from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+    except ImportError as error:
+        skip(f"megatron-core: {error}")
+    args = options(f"{folder}/megatron.options")
+    layout = PipelineParallelLayerLayout(
+        value(args, "--pipeline-model-parallel-layout"), int(value(args, "--pipeline-model-parallel-size")))
+    layout.validate_layer_layout(int(value(args, "--num-layers")), None)
+    assert "--untie-embeddings-and-output-weights" in args, args
+    micro, batch = int(value(args, "--micro-batch-size")), int(value(args, "--global-batch-size"))
+    assert batch % micro == 0
+    print(f"count: megatron-core {__version__} accepts {layout.virtual_pipeline_model_parallel_size} stages per rank")
+    source = os.environ.get("SL_MEGATRON")
+    if not source:
+        return
+    # Options are written out, or made from the fields of configuration classes.
+    files = glob.glob(f"{source}/megatron/training/*.py") + glob.glob(f"{source}/megatron/training/config/*.py")
+    files += [f"{source}/megatron/core/model_parallel_config.py",
+              f"{source}/megatron/core/transformer/transformer_config.py"]
+    text = "".join(open(path).read() for path in files)
+    for option in (a for a in args if a.startswith("--")):
+        field = option[2:].replace("-", "_")
+        known = f"'{option}'" in text or f'"{option}"' in text or re.search(rf"^    {field}\s*:", text, re.M)
+        assert known, f"{option} is not an option of {source}"
+    print(f"count: {sum(a.startswith('--') for a in args)} options are in {source}")
+
+
+globals()[sys.argv[1]](sys.argv[2])

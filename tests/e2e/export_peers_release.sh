@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Exports read by the systems they are for: torchtitan's command line and splitter, Megatron-core's
+# layout. SL_PEERS_PYTHON names a Python that has the packages (default python3); SL_MEGATRON a
+# checkout of Megatron-LM, whose options are then looked up. Skipped where both packages are absent.
+set -euo pipefail
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+fail() {
+    echo "export_peers: $*" >&2
+    exit 1
+}
+python=${SL_PEERS_PYTHON:-python3}
+command -v "$python" >/dev/null || { echo "SKIPPED: no $python" && exit 77; }
+export SLUICE_MODELS="$SRC_DIR/models" PYTHONWARNINGS=ignore
+ran=0
+for schedule in 1f1b interleaved gpipe zb-v; do
+    # The sizes of torchtitan's debug model: six layers.
+    "$SLUICE" plan llama --set V=2048,T=32,L=6,C=256,H=16,K=16,F=768 --machine '1x4:mem=8G,intra=5GB/s' --batch 16 --micro 8 \
+        --schedule "$schedule" --whole-layers --straight -o "$dir/x.plan" >/dev/null || fail "plan $schedule"
+    "$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan.options" || fail "torchtitan, $schedule"
+    targets=""
+    case $schedule in interleaved | zb-v) targets=torchtitan ;; esac
+    if [ "$schedule" != zb-v ]; then # Megatron has no V
+        "$SLUICE" export "$dir/x.plan" --to megatron -o "$dir/megatron.options" 2>"$dir/note" || fail "megatron, $schedule"
+        targets="$targets megatron"
+    fi
+    [ "$schedule" != gpipe ] || grep -q 'cannot request gpipe: it will run 1f1b' "$dir/note" || fail "no note: $(cat "$dir/note")"
+    for target in $targets; do
+        rc=0
+        "$python" "$SRC_DIR/tests/e2e/export_peers.py" "$target" "$dir" >"$dir/out" 2>"$dir/err" || rc=$?
+        [ $rc = 0 ] || [ $rc = 77 ] || { cat "$dir/out" "$dir/err" && fail "$target, $schedule"; }
+        [ $rc = 77 ] || ran=$((ran + 1))
+        grep '^count\|^SKIPPED' "$dir/out" || true
+    done
+done
+[ $ran -gt 0 ] || exit 77
