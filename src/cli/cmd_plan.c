@@ -4,7 +4,8 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/terminal.h"
-#include "job/plan.h"
+#include "job/plan_given.h"
+#include "job/schedule.h"
 
 /* A file that does not end in .model is an input of another planner. */
 static bool is_imported(const struct sl_args *args) {
@@ -105,6 +106,23 @@ static sl_err write_plan(const struct sl_plan *plan, const char *path) {
     return err;
 }
 
+/* For the schedule of a file: only the cut is planned. */
+static sl_err plan_given(const struct sl_args *args, struct sl_arena *arena,
+                         const struct sl_job_plan_request *request, struct sl_text *text) {
+    struct sl_job_planned_given planned;
+    SL_TRY(sl_job_plan_given(arena, request, &planned));
+    if (sl_args_has(args, "-o"))
+        SL_TRY(write_plan(planned.plan, sl_args_text(args, "-o", NULL)));
+    if (sl_args_has(args, "--json")) {
+        sl_report_sched_json(planned.sim.sched, planned.sim.sim, text);
+        return SL_OK;
+    }
+    sl_report_sched(planned.sim.sched, text);
+    sl_report_sim(&planned.sim, NULL, text);
+    sl_text_printf(text, "the best of %d cuts\n", planned.tried);
+    return SL_OK;
+}
+
 static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
                          const struct sl_graph *graph, struct sl_text *text) {
     struct sl_job_plan_request request;
@@ -113,6 +131,8 @@ static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
     SL_TRY(parse_model(args, &request));
     request.graph = graph;
     request.progress_ctx = &progress;
+    if (sl_job_schedule_is_file(request.schedule))
+        return plan_given(args, arena, &request, text);
     SL_TRY(sl_job_plan(arena, &request, &planned));
     if (sl_args_has(args, "-o"))
         SL_TRY(write_plan(planned.search.plan, sl_args_text(args, "-o", NULL)));
@@ -153,7 +173,8 @@ static const struct sl_option options[] = {
     {"--machine", "X", "name, file, 'here' or 2x4:mem=16G,... (default here)", false},
     {"--cost", "X.cost", "measured times of 'sluice profile' (default: roofline estimate)", false},
     {"--planner", "P", "see 'sluice list planners' (default sluice)", false},
-    {"--schedule", "S", "schedule (default auto: the best synchronous one)", false},
+    {"--schedule", "S", "schedule (default auto: the best synchronous one); or X.sched, X.csv",
+     false},
     {"--staleness-cost", "S=X,...", "try schedule S, which needs X times the tokens: 2bw=1.2",
      false},
     {"--batch", "B", "samples per optimizer step (default 64)", false},

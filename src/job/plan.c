@@ -1,9 +1,8 @@
 /* Planning a model: from a request to a problem, a search and its result. */
-#include "job/plan.h"
+#include "job/planning.h"
 
 #include "base/clock.h"
 #include "base/vec.h"
-#include "device/device.h"
 #include "job/defaults.h"
 #include "planners/registry.h"
 #include "profile/machine_file.h"
@@ -11,20 +10,8 @@
 
 #include <string.h>
 
-struct planning {
-    struct sl_arena *arena;
-    const struct sl_job_plan_request *request;
-    const struct sl_machine *machine;
-    const struct sl_cost *cost; /* NULL: roofline estimate */
-    const struct sl_device_row *device;
-    struct sl_optim *optim;
-    const struct sl_staleness_cost *staleness;
-    int staleness_count;
-    const struct sl_problem *problem;
-};
-
 /* A profile of threads on this host also measured the link between them. */
-static void use_measured_link(struct planning *p) {
+static void use_measured_link(struct sl_job_planning *p) {
     struct sl_machine *m = SL_NEW(p->arena, struct sl_machine, 1);
     if (!p->cost || !(p->cost->link_bytes_per_s > 0))
         return;
@@ -39,7 +26,7 @@ static void use_measured_link(struct planning *p) {
     p->machine = m;
 }
 
-static sl_err open_machine(struct planning *p) {
+static sl_err open_machine(struct sl_job_planning *p) {
     const struct sl_job_plan_request *r = p->request;
     SL_TRY(sl_profile_machine_argument(p->arena, SL_JOB_OR(r->machine, "here"), &p->machine));
     if (r->devices && r->devices != p->machine->device_count)
@@ -86,7 +73,7 @@ static sl_err parse_staleness(struct sl_arena *arena, const char *item, size_t l
     return SL_OK;
 }
 
-static sl_err read_staleness(struct planning *p, const char *text) {
+static sl_err read_staleness(struct sl_job_planning *p, const char *text) {
     enum { MAX = 16 };
     struct sl_staleness_cost *at = SL_NEW(p->arena, struct sl_staleness_cost, MAX);
     for (; *text; p->staleness_count++) {
@@ -101,7 +88,7 @@ static sl_err read_staleness(struct planning *p, const char *text) {
 }
 
 /* The synchronous schedules and those with a staleness cost; NULL: the synchronous ones. */
-static const char *const *schedules_to_try(const struct planning *p) {
+static const char *const *schedules_to_try(const struct sl_job_planning *p) {
     const char *one[SL_QUERY_SCHEDULES];
     int count = 0;
     const char *const *sync = sl_search_query_schedules(&(struct sl_search_query){0}, one);
@@ -129,7 +116,7 @@ static sl_err check_numbers(const struct sl_job_plan_request *r) {
     return SL_OK;
 }
 
-static sl_err build_problem(struct planning *p) {
+static sl_err build_problem(struct sl_job_planning *p) {
     const struct sl_job_plan_request *r = p->request;
     const char *dtype = SL_JOB_OR(r->dtype, SL_JOB_DTYPE);
     struct sl_problem_spec spec = {.graph = r->graph,
@@ -144,6 +131,9 @@ static sl_err build_problem(struct planning *p) {
     spec.precision = sl_search_precision_find(dtype);
     if (!spec.precision)
         return sl_fail(SL_ERR_USAGE, "`dtype`: '%s' is not fp32, fp16 or bf16", dtype);
+    p->dtype = strcmp(dtype, "bf16") == 0   ? SL_BF16
+               : strcmp(dtype, "fp16") == 0 ? SL_FP16
+                                            : SL_FLOAT;
     SL_TRY(parse_recompute(SL_JOB_OR(r->recompute, "auto"), &spec.recompute));
     SL_TRY(read_staleness(p, SL_JOB_OR(r->staleness_cost, "")));
     spec.staleness = p->staleness;
@@ -157,7 +147,7 @@ static int64_t deadline(double seconds) {
     return seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0;
 }
 
-static sl_err build_spec(const struct planning *p, struct sl_job_planned *out) {
+static sl_err build_spec(const struct sl_job_planning *p, struct sl_job_planned *out) {
     const struct sl_job_plan_request *r = p->request;
     const struct sl_schedule *row;
     bool automatic = !r->schedule || strcmp(r->schedule, "auto") == 0;
@@ -206,15 +196,21 @@ static sl_err search(struct sl_arena *arena, const struct sl_job_plan_request *r
     return SL_OK;
 }
 
+sl_err sl_job_planning_open(struct sl_arena *arena, const struct sl_job_plan_request *request,
+                            struct sl_job_planning *out) {
+    *out = (struct sl_job_planning){
+        .arena = arena, .request = request, .optim = SL_NEW(arena, struct sl_optim, 1)};
+    SL_TRY(check_numbers(request));
+    SL_TRY(sl_optim_parse(SL_JOB_OR(request->optimizer, SL_JOB_OPTIMIZER), out->optim));
+    SL_TRY(open_machine(out));
+    return build_problem(out);
+}
+
 sl_err sl_job_plan(struct sl_arena *arena, const struct sl_job_plan_request *request,
                    struct sl_job_planned *out) {
-    struct planning p = {
-        .arena = arena, .request = request, .optim = SL_NEW(arena, struct sl_optim, 1)};
+    struct sl_job_planning p;
     *out = (struct sl_job_planned){0};
-    SL_TRY(check_numbers(request));
-    SL_TRY(sl_optim_parse(SL_JOB_OR(request->optimizer, SL_JOB_OPTIMIZER), p.optim));
-    SL_TRY(open_machine(&p));
-    SL_TRY(build_problem(&p));
+    SL_TRY(sl_job_planning_open(arena, request, &p));
     SL_TRY(build_spec(&p, out));
     return search(arena, request, out);
 }

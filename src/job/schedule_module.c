@@ -63,6 +63,11 @@ static sl_err iteration(struct sl_gen *gen) {
 }
 
 static sl_err check(const struct sl_gen *gen) {
+    for (int s = 0; s < gen->plan->stage_count; s++)
+        if (gen->plan->stages[s].width > 1)
+            return sl_fail(SL_ERR_REFUSED,
+                           "schedule '%s' is from a module, which has no replicas: stage %s has %d",
+                           gen->row->name, gen->plan->stages[s].name, gen->plan->stages[s].width);
     return sl_sched_gen_check_chain(gen, SL_LAYOUT_LOOP);
 }
 

@@ -50,6 +50,16 @@ refuse 3 "missing.sched" train "${model[@]}" --schedule missing.sched --steps 1
 refuse 1 "is for 3 stages on 3 workers, the plan has 4 on 4" \
     train "${model[@]}" --schedule zb.sched --plan plan/plan.plan --steps 1
 
+# `plan` cuts the model for the file; the plan names it.
+"$SLUICE" plan "${model[@]}" --machine 1x4:mem=4G,intra=10GB/s --batch 12 --schedule zb.sched -o cut.plan >out 2>err || fail "plan"
+has "the best of [0-9]* cuts"
+grep -q '^schedule "zb.sched"' cut.plan || fail "the plan does not name the file"
+"$SLUICE" check "${model[@]}" --plan cut.plan --steps 3 >out 2>err || fail "check of the plan"
+has "are those of one worker, bit for bit"
+refuse 1 "has 3 workers, the machine 2 devices" plan "${model[@]}" --machine 1x2:mem=4G --schedule zb.sched
+refuse 1 "no cut for schedule 'zb-h1' fits: worker" plan "${model[@]}" --machine 1x4:mem=100K --schedule zb.sched
+refuse 2 "has 6 micro-batches, and 15 is no multiple" plan "${model[@]}" --machine 1x4:mem=4G --schedule zb.sched --batch 15
+
 # A run holds its schedule: the file may be gone. An evaluation splits it into two pieces.
 steps=(--steps 8 --eval-every 5 --seed 3)
 cp zb.sched gone.sched
