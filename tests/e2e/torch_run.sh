@@ -18,13 +18,13 @@ make() { # NAME STAGES RANKS MICROS [FILE]
 ranks=(2)
 [ "${SL_TEST_FULL:-0}" != 1 ] || ranks=(2 4)
 for p in "${ranks[@]}"; do
-    make gpipe $p $p 3
-    make 1f1b $p $p $((2 * p + 1))
-    make interleaved $((2 * p)) $p $((2 * p))
-    make zb-h1 $p $p $((2 * p))
-    make zb-h2 $p $p $((3 * p))
-    make zb-v $((2 * p)) $p $((2 * p))
-    make dualpipe-v $((2 * p)) $p $((2 * p + 1))
+    make gpipe "$p" "$p" 3
+    make 1f1b "$p" "$p" $((2 * p + 1))
+    make interleaved $((2 * p)) "$p" $((2 * p))
+    make zb-h1 "$p" "$p" $((2 * p))
+    make zb-h2 "$p" "$p" $((3 * p))
+    make zb-v $((2 * p)) "$p" $((2 * p))
+    make dualpipe-v $((2 * p)) "$p" $((2 * p + 1))
 done
 # A file of our own, whose order of sums is restored, and one by torch.
 mkdir "$work/own"
