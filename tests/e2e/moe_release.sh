@@ -38,7 +38,8 @@ done
 mkdir "$work/skewed"
 sed 's/^loss tokens = .*/& weight 0/' "$SRC_DIR/models/moe.model" >"$work/skewed/moe.model"
 sed 's/gate.weight\[E, C\] ~ normal(0.02)/gate.weight[E, C] ~ normal(0.5)/' "$SRC_DIR/models/layers.model" >"$work/skewed/layers.model"
-cat "$SRC_DIR/README.md" "$SRC_DIR"/docs/*.md | head -c 100000 >"$work/text.txt"
+cat "$SRC_DIR/README.md" "$SRC_DIR"/docs/*.md >"$work/all.txt"
+head -c 100000 "$work/all.txt" >"$work/text.txt"
 loads() { # NAME STEPS OPTIONS
     "$SLUICE" train moe --set "V=256,T=32,L=3,C=32,H=4,K=2,F=48,E=8,A=2,balance=1" --batch 8 --lr 3e-3 --stages 2 \
         --data "$work/text.txt" --quiet --out "$work/$1" --steps "$2" "${@:3}" >/dev/null
@@ -58,6 +59,8 @@ if train refused "$tiny,rate=0.001" --steps 1 --recompute 2>"$work/err"; then fa
 grep -q "gate.bias.*changes" "$work/err" || fail "the refusal does not name the state: $(cat "$work/err")"
 
 # 4. The shapes of Mixtral and DeepSeek.
-"$SLUICE" model moe --models "$SRC_DIR/models" | grep -q "46,702,792,704" || fail "moe has not Mixtral's 46.7 billion parameters"
-"$SLUICE" model deepseek-moe --models "$SRC_DIR/models" | grep -q "16,375,728,128" || fail "deepseek-moe has not 16.4 billion parameters"
+"$SLUICE" model moe --models "$SRC_DIR/models" >"$work/mixtral"
+"$SLUICE" model deepseek-moe --models "$SRC_DIR/models" >"$work/deepseek"
+grep -q "46,702,792,704" "$work/mixtral" || fail "moe has not Mixtral's 46.7 billion parameters"
+grep -q "16,375,728,128" "$work/deepseek" || fail "deepseek-moe has not 16.4 billion parameters"
 echo "ok"

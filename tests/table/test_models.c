@@ -32,6 +32,8 @@ static const struct model {
      "branches=5,L=2,W=5,top=1,shrink=1000"},
     {"clip", 151277313, "OpenAI CLIP ViT-B/32 (github.com/openai/CLIP)",
      "G=3,S=8,patch=4,VC=6,VL=1,VH=2,V=11,T=5,TC=4,TL=2,TH=2,E=5"},
+    {"deepseek-moe", 16375728128, "transformers DeepseekForCausalLM, deepseek-moe-16b-base",
+     "V=11,T=5,L=2,C=8,H=2,K=2,F=3,E=5,A=3,S=4,dense=1,D=6"},
     /* 7 tables of 10^6 x 64; 28 layers (W + 1) W; 73472 W + W; 3 (W + 1) W; W + 1 */
     {"dlrm", 1269170177, "GraphPipe appendix A.2, derived from its shapes",
      "dense_branches=2,sparse_branches=2,L=2,W=5,N=3,rows=7,E=3,bag=4,top=2"},
@@ -66,6 +68,8 @@ static const struct model {
     /* 4 (8 (12 C^2 + 13 C) + 2 C) + (4 C + 1) classes */
     {"mmt", 407184360, "GraphPipe appendix A.2, derived; about 0.4 billion there",
      "branches=3,T=5,L=1,C=6,H=2,F=7,classes=3"},
+    {"moe", 46702792704, "transformers MixtralForCausalLM, Mixtral-8x7B-v0.1",
+     "V=11,T=5,L=2,C=12,H=3,K=1,F=7,E=4,A=2"},
     /* V C + 8 (8 C^2 + 8 C) + 2 C + 2 */
     {"residual-lstm", 27051010, "ours, derived", "V=11,T=5,L=2,C=4,classes=0"},
     {"resnet152", 60192808, "torchvision resnet152",
