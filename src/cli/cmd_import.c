@@ -1,10 +1,27 @@
-/* sluice import: read another planner's input, or traces of PyTorch's profiler. */
+/* sluice import: read an ONNX model, another planner's input, or traces of PyTorch's profiler. */
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "cli/terminal.h"
 #include "interop/importer.h"
+#include "job/model.h"
 #include "report/kineto.h"
 
 #include <string.h>
+
+/* A model, not a planner's input. */
+static sl_err import_onnx(const struct sl_args *args) {
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    struct sl_job_model_request request = {.name = args->positional[1],
+                                           .sizes = sl_cli_model_sizes(args, &arena),
+                                           .loss = sl_args_text(args, "--loss", NULL)};
+    sl_err err = sl_job_model_import(&request, sl_args_text(args, "-o", NULL), &text);
+    if (err == SL_OK)
+        err = sl_cli_print(&text);
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+    return err;
+}
 
 static void put_path(const struct sl_picture *p, struct sl_text *out) {
     char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], c[SL_HUMAN_BYTES], d[SL_HUMAN_BYTES];
@@ -35,10 +52,9 @@ static sl_err import_trace(const struct sl_args *args, struct sl_arena *arena,
 static sl_err import_planner(const struct sl_args *args, struct sl_arena *arena,
                              struct sl_text *text) {
     const struct sl_layers *layers;
-    if (args->positional_count > 2)
-        return sl_fail(SL_ERR_USAGE, "import: one file at a time, except of traces");
     if (sl_args_has(args, "-o"))
-        return sl_fail(SL_ERR_USAGE, "import: -o is for traces; 'sluice plan FILE' plans this one");
+        return sl_fail(SL_ERR_USAGE,
+                       "import: -o is for models and traces; 'sluice plan FILE' plans this one");
     SL_TRY(sl_interop_import(arena, args->positional[1], args->positional[0], &layers));
     if (sl_args_has(args, "--json"))
         sl_cost_layers_summary_json(layers, text);
@@ -51,6 +67,10 @@ static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     bool trace = strcmp(args->positional[0], "trace") == 0;
+    if (!trace && args->positional_count > 2)
+        return sl_fail(SL_ERR_USAGE, "import: one file at a time, except of traces");
+    if (strcmp(args->positional[0], "onnx") == 0)
+        return import_onnx(args);
     sl_err err = trace ? import_trace(args, &arena, &text) : import_planner(args, &arena, &text);
     if (err == SL_OK)
         err = sl_cli_print(&text);
@@ -60,20 +80,28 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"-o", "FILE", "of traces: write X.trace.json, X.html, X.svg or X.txt", false}, {0}};
+    {"--loss", "OP:OUT,TARGETS", "onnx: add a loss, for example cross_entropy:logits,labels",
+     false},
+    {"--set", "NAME=SIZE,...", "onnx: sizes with names other than the batch size", true},
+    {"-o", "FILE", "the model and its initial values; of traces: X.trace.json, .html, .svg", false},
+    {0},
+};
 
 const struct sl_command sl_cli_cmd_import = {
     .name = "import",
-    .synopsis = "FORMAT FILE [--json]\n   or: sluice import trace RANK0.json RANK1.json ... -o "
-                "X.trace.json",
-    .brief = "read another planner's input, or a PyTorch trace",
-    .detail =
-        "Checks a file of piper, dnn-partitioning or pipedream and prints a summary. 'sluice\n"
-        "plan FILE' plans it. Of traces of PyTorch's profiler, one per rank, it makes one\n"
-        "timeline: 'sluice report' draws it with its critical path.\n\n"
-        "  sluice import piper bert32a100.json\n"
-        "  sluice import trace rank-0.json rank-1.json -o run.trace.json\n"
-        "  sluice report run.trace.json -o run.html",
+    .synopsis = "FORMAT FILE [-o MODEL] [--loss OP:OUT,TARGETS] [--set NAME=SIZE]... [--json]\n"
+                "   or: sluice import trace RANK0.json RANK1.json ... [-o X.trace.json]",
+    .brief = "read an ONNX model, another planner's input, or PyTorch traces",
+    .detail = "Checks the file and prints a summary. 'sluice plan FILE' plans it.\n"
+              "\n"
+              "Formats: onnx, piper, dnn-partitioning, pipedream. A path that ends in .onnx can "
+              "also take the\n"
+              "place of MODEL in every command. Traces of PyTorch's profiler, one per rank, become "
+              "one\n"
+              "timeline; 'sluice report' draws it with its critical path.\n\n"
+              "  sluice import onnx net.onnx --loss cross_entropy:logits,labels -o net.model\n"
+              "  sluice import piper bert32a100.json\n"
+              "  sluice import trace rank-0.json rank-1.json -o run.trace.json",
     .options = options,
     .min_args = 2,
     .max_args = SL_ARGS_MAX,
