@@ -36,8 +36,13 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
                        seat->stage, slots, versions, seat->slots, worker->versions);
-    if (!pipe->done && seat->newest != 0)
+    if (!pipe->skipped && seat->newest != 0)
         SL_TRY(sl_run_worker_copy_weights(worker, 0, seat->newest));
+    if (pipe->skipped && seat->newest != pipe->done % 2) {
+        void *newest = worker->param[seat->newest];
+        worker->param[seat->newest] = worker->param[1 - seat->newest];
+        worker->param[1 - seat->newest] = newest;
+    }
     seat->newest = (int)(pipe->done % pools[SL_POOL_WEIGHT].count);
     seat->counted = -1;
     sl_pipe_border_start(seat);
@@ -63,14 +68,17 @@ static sl_err open_run(struct sl_pipe *pipe, int64_t iters) {
     return SL_OK;
 }
 
-/* 2bw: iterations before the first one, which count as run. Version n - 1 of the weights must be in
- * the slab of its number; more than one if scales of older steps are needed. */
+/* The longest schedule whose micro-batches can be numbered. */
+static int64_t max_iters(const struct sl_pipe *pipe) {
+    return INT32_MAX / 4 / pipe->max_micros - 16;
+}
+
+/* 2bw: iterations that count as run. The schedule is that of a run that was never stopped. */
 static int64_t lead_of(const struct sl_pipe *pipe) {
-    int64_t lag = pipe->train.loss_scale.dynamic ? sl_sched_decision_lag(pipe->sched) : 1;
-    int64_t lead = lag > 1 ? lag : 1;
+    enum { FEW = 64 };
     if (!pipe->portable || pipe->previous < 0)
         return 0;
-    return (lead + pipe->previous) % 2 ? lead : lead + 1;
+    return pipe->start_step < max_iters(pipe) / 2 ? pipe->start_step : FEW + pipe->start_step % 2;
 }
 
 /* An asynchronous schedule makes all steps that are left, so that it need not be drained. */
@@ -83,12 +91,22 @@ static int64_t horizon(const struct sl_pipe *pipe, int64_t steps) {
     return left > steps ? left : steps;
 }
 
+/* Nothing before a cut this far back belongs to an iteration that runs. Without one, all actions up to
+ * there are skipped one by one. */
+static void skip_far(struct sl_pipe *pipe) {
+    int64_t far = pipe->skipped - sl_pipe_terms_ahead(pipe) - 1;
+    if (far <= 0 || sl_sched_cut(pipe->sched, (int32_t)far, pipe->at) != SL_OK)
+        memset(pipe->at, 0, sizeof *pipe->at * (size_t)pipe->config.plan->worker_count);
+}
+
 sl_err sl_pipe_begin(struct sl_pipe *pipe, int64_t steps) {
     int64_t lead = lead_of(pipe), iters = horizon(pipe, steps) + lead;
     pipe->start_step -= lead;
     pipe->start_sample -= lead * pipe->train.batch;
     pipe->done = pipe->skipped = lead;
-    return open_run(pipe, iters);
+    SL_TRY(open_run(pipe, iters));
+    skip_far(pipe);
+    return SL_OK;
 }
 
 sl_err sl_pipe_end(struct sl_pipe *pipe, int64_t done) {
