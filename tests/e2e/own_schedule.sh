@@ -84,7 +84,8 @@ grep -q "rule stash" async.sched || fail "no rule in async.sched"
 "$SLUICE" train "${model[@]}" --schedule async.sched --steps 9 --batch 4 --out async 2>err
 "$SLUICE" train "${model[@]}" --stages 3 --schedule stash --micro 2 --steps 9 --batch 4 --out stash 2>err
 "$SLUICE" compare stash async >out 2>err || fail "the file differs from the row: $(cat out)"
-"$SLUICE" train --resume --out async --steps 12 2>err || fail "resume of an asynchronous file"
+refuse 1 "had drained its pipeline" train --resume --out async --steps 12
+"$SLUICE" train --resume --out async --steps 12 --allow-change 2>err || fail "resume of an asynchronous file"
 refuse 1 "schedule was .* would not\|would not continue" train --resume --out async --steps 13 --schedule 1f1b
 refuse 1 "asynchronous" check "${model[@]}" --schedule async.sched --steps 1
 echo "count: $((5 + torch)) files have the bits of one worker"
