@@ -3,35 +3,35 @@
 
 #include <string.h>
 
-extern const struct sl_cuda_kernel sl_cuda_attentions[];
-extern const struct sl_cuda_kernel sl_cuda_batchnorms[];
-extern const struct sl_cuda_kernel sl_cuda_convolutions[];
-extern const struct sl_cuda_kernel sl_cuda_copies[];
-extern const struct sl_cuda_kernel sl_cuda_elementwise[];
-extern const struct sl_cuda_kernel sl_cuda_embeddings[];
-extern const struct sl_cuda_kernel sl_cuda_entropies[];
-extern const struct sl_cuda_kernel sl_cuda_experts[];
-extern const struct sl_cuda_kernel sl_cuda_extrema[];
-extern const struct sl_cuda_kernel sl_cuda_features[];
-extern const struct sl_cuda_kernel sl_cuda_groupnorms[];
-extern const struct sl_cuda_kernel sl_cuda_images[];
-extern const struct sl_cuda_kernel sl_cuda_indexing[];
-extern const struct sl_cuda_kernel sl_cuda_losses[];
-extern const struct sl_cuda_kernel sl_cuda_lstms[];
-extern const struct sl_cuda_kernel sl_cuda_norms_back[];
-extern const struct sl_cuda_kernel sl_cuda_norms_table[];
-extern const struct sl_cuda_kernel sl_cuda_pointwise[];
-extern const struct sl_cuda_kernel sl_cuda_products[];
-extern const struct sl_cuda_kernel sl_cuda_reductions[];
-extern const struct sl_cuda_kernel sl_cuda_softmaxes[];
+/* One list for the declarations and the array: a family cannot be in only one of them. */
+#define FAMILIES(X)                                                                                \
+    X(attentions)                                                                                  \
+    X(batchnorms)                                                                                  \
+    X(convolutions)                                                                                \
+    X(copies)                                                                                      \
+    X(elementwise)                                                                                 \
+    X(embeddings)                                                                                  \
+    X(entropies)                                                                                   \
+    X(experts)                                                                                     \
+    X(extrema)                                                                                     \
+    X(features)                                                                                    \
+    X(groupnorms)                                                                                  \
+    X(images)                                                                                      \
+    X(indexing)                                                                                    \
+    X(losses)                                                                                      \
+    X(lstms)                                                                                       \
+    X(norms_back)                                                                                  \
+    X(norms_table)                                                                                 \
+    X(pointwise)                                                                                   \
+    X(products)                                                                                    \
+    X(reductions)                                                                                  \
+    X(softmaxes)
 
-const struct sl_cuda_kernel *const sl_cuda_tables[] = {
-    sl_cuda_attentions,  sl_cuda_batchnorms, sl_cuda_convolutions, sl_cuda_copies,
-    sl_cuda_elementwise, sl_cuda_embeddings, sl_cuda_entropies,    sl_cuda_extrema,
-    sl_cuda_features,    sl_cuda_images,     sl_cuda_indexing,     sl_cuda_losses,
-    sl_cuda_lstms,       sl_cuda_norms_back, sl_cuda_norms_table,  sl_cuda_pointwise,
-    sl_cuda_products,    sl_cuda_reductions, sl_cuda_softmaxes,    NULL,
-};
+#define DECLARE(family) extern const struct sl_cuda_kernel sl_cuda_##family[];
+FAMILIES(DECLARE)
+
+#define POINTER(family) sl_cuda_##family,
+const struct sl_cuda_kernel *const sl_cuda_tables[] = {FAMILIES(POINTER) NULL};
 
 const struct sl_cuda_kernel *sl_cuda_find(const char *name) {
     for (int t = 0; sl_cuda_tables[t]; t++)
