@@ -42,10 +42,11 @@ done
 "$SLUICE" train "${issue[@]/2bw/stash}" --steps 4 --out "$work/stash"
 code=0
 "$SLUICE" train --resume --out "$work/stash" --steps 8 --quiet 2>"$work/err" || code=$?
-[ "$code" = 1 ] && grep -q -- "--allow-change" "$work/err" || fail "a finished run of stash: status $code"
+[ "$code" = 1 ] || fail "a finished run of stash: status $code"
+grep -q -- "--allow-change" "$work/err" || fail "a finished run of stash: no way out named"
 "$SLUICE" train --resume --out "$work/stash" --steps 8 --allow-change --quiet 2>"$work/err" || fail "with --allow-change"
 
-done=0 kills=0 refused=0 moved=0 deaths=0
+done=0 kills=0 refused=0 moved=0 deaths=0 replicas=1
 while [ $done -lt $want ]; do
     rm -rf "$work/whole" "$work/disturbed"
     pick schedule 2bw 2bw stash vsync async paci
