@@ -42,7 +42,7 @@
 #include "pipe_alone.h"
 #include "pipe_torch.h"
 
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MAX = TURNS_MAX };
 
@@ -280,7 +280,7 @@ static void put_windows(const struct race *race, double share) {
 static void put_race(struct race *race, const double cpu[2]) {
     struct options *o = race->o;
     const struct sample *a = &race->samples[0], *b = &race->samples[race->count - 1];
-    bool synchronous = sl_sched_row_find(race->pipe.schedule)->rule == SL_RULE_SYNC;
+    bool synchronous = sl_schedules_row_find(race->pipe.schedule)->rule == SL_RULE_SYNC;
     double m = MICROS, items = MICRO_BATCH * MICROS * TOKENS, alone = 0;
     double share = synchronous ? m / (m + (double)o->stages - 1) : 1;
     double rate = pipe_rate(race, a, b), bound = bound_rate(race, a, b);

@@ -16,6 +16,7 @@
 #include "pipe/pipe.h"
 #include "plan/cut.h"
 #include "plan/model.h"
+#include "schedules/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,9 +124,9 @@ static void open_bench(struct bench *b, const struct sl_device_row *device) {
 
 static int64_t count_actions(const struct bench *b, const char *schedule) {
     struct sl_arena arena = {0};
-    struct sl_sched_opts opts = {.schedule = schedule, .batch = MICROS, .iters = STEPS};
+    struct sl_schedule_opts opts = {.schedule = schedule, .batch = MICROS, .iters = STEPS};
     const struct sl_sched *sched;
-    must(sl_sched_build(&arena, b->plan, &opts, &sched));
+    must(sl_schedules_build(&arena, b->plan, &opts, &sched));
     int64_t count = sched->lists[SL_PROLOGUE][0].count + sched->lists[SL_EPILOGUE][0].count +
                     sched->lists[SL_PERIOD][0].count * sched->reps;
     sl_arena_free(&arena);

@@ -6,7 +6,8 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "base/clock.h"
-#include "sched/schedule.h"
+#include "lower/lower.h"
+#include "schedules/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,19 +28,19 @@ static double since(int64_t *from_ns) {
 }
 
 static sl_err measure(const char *name, int stages, int micros, struct timing *out) {
-    const struct sl_schedule *row = sl_sched_row_find(name);
+    const struct sl_schedule *row = sl_schedules_row_find(name);
     struct sl_arena arena = {0}, passes_arena = {0};
     const struct sl_plan *plan;
     struct sl_sched *passes, *lowered;
-    struct sl_sched_opts opts = {.schedule = name, .micros = micros};
+    struct sl_schedule_opts opts = {.schedule = name, .micros = micros};
     sl_err err;
     int workers = row->layout_chunks ? stages / 2 : stages;
     SL_TRY_OUT(sl_plan_chain(&arena, stages, workers, row->layout, &plan));
     clock_t start = clock();
     int64_t at = sl_clock_ns();
-    SL_TRY_OUT(sl_sched_generate(&passes_arena, plan, &opts, &passes));
+    SL_TRY_OUT(sl_schedules_generate(&passes_arena, plan, &opts, &passes));
     out->generate_s = since(&at);
-    SL_TRY_OUT(sl_sched_lower(&arena, passes, &lowered));
+    SL_TRY_OUT(sl_lower_passes(&arena, passes, &lowered));
     out->lower_s = since(&at);
     SL_TRY_OUT(sl_sched_verify(lowered));
     out->verify_s = since(&at);
@@ -87,7 +88,7 @@ static double slope(const struct timing *t, int count) {
 int main(int argc, char **argv) {
     bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     int rows;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     for (int i = 0; i < rows; i++)
         report(registry[i]->name, 64, 512, 1);
     if (quick)

@@ -1,6 +1,6 @@
 /* ./dev bench sim: actions per second of the simulator, and how time grows with size. */
 #include "sim/sim.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,16 +17,16 @@ struct row {
 
 static sl_err run(const struct row *row, double *seconds, int64_t *actions) {
     struct sl_arena arena = {0};
-    const struct sl_schedule *found = sl_sched_row_find(row->schedule);
+    const struct sl_schedule *found = sl_schedules_row_find(row->schedule);
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim = NULL;
     int workers = found->layout_chunks ? row->stages / 2 : row->stages;
-    struct sl_sched_opts opts = {.schedule = row->schedule, .micros = row->micros};
+    struct sl_schedule_opts opts = {.schedule = row->schedule, .micros = row->micros};
     struct sl_sim_opts how = {.timeline = row->timeline};
     sl_err err = sl_plan_chain(&arena, row->stages, workers, found->layout, &plan);
     if (err == SL_OK)
-        err = sl_sched_build(&arena, plan, &opts, &sched);
+        err = sl_schedules_build(&arena, plan, &opts, &sched);
     if (row->has_links)
         how.net = sl_sim_uniform(&row->links);
     *seconds = INFINITY;

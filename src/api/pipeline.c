@@ -4,6 +4,8 @@
 
 #include "api/handles.h"
 #include "interop/torch_csv.h"
+#include "lower/lower.h"
+#include "schedules/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +92,7 @@ sl_err sl_pipeline_costs(struct sl_pipeline *pipeline, const char *costs) {
 
 sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule, int64_t micros,
                             int64_t iterations) {
-    struct sl_sched_opts opts = {
+    struct sl_schedule_opts opts = {
         .schedule = schedule ? schedule : pipeline->plan->schedule,
         .batch = micros ? 0 : pipeline->plan->batch,
         .micros = micros,
@@ -106,7 +108,7 @@ sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule, 
                        (long long)micros, (long long)iterations);
     if (!opts.batch && !opts.micros)
         return sl_fail(SL_ERR_USAGE, "micros is 0 and the plan names no batch");
-    return sl_sched_build(&pipeline->arena, pipeline->plan, &opts, &pipeline->sched);
+    return sl_schedules_build(&pipeline->arena, pipeline->plan, &opts, &pipeline->sched);
 }
 
 sl_err sl_pipeline_verify(struct sl_pipeline *pipeline) {
@@ -119,7 +121,7 @@ sl_err sl_pipeline_verify(struct sl_pipeline *pipeline) {
     if (pipeline->dur_ns)
         sched->dur_ns = pipeline->dur_ns;
     if (!sched->lowered)
-        SL_TRY(sl_sched_lower(&pipeline->arena, sched, &sched));
+        SL_TRY(sl_lower_passes(&pipeline->arena, sched, &sched));
     SL_TRY(sl_sched_verify(sched));
     pipeline->sched = sched;
     return SL_OK;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
-                          const struct sl_plan *plan, const struct sl_sched_opts *opts,
+                          const struct sl_plan *plan, const struct sl_schedule_opts *opts,
                           const struct sl_sched *sched) {
     const char *path = sl_args_text(args, "-o", NULL);
     struct sl_text text = {0};
@@ -15,7 +15,7 @@ static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
         return SL_OK;
     if (sl_args_has(args, "--passes")) {
         struct sl_sched *passes;
-        SL_TRY(sl_sched_generate(arena, plan, opts, &passes));
+        SL_TRY(sl_schedules_generate(arena, plan, opts, &passes));
         sched = passes;
     }
     sl_err err = SL_OK;
@@ -33,7 +33,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     const char *input = args->positional_count ? args->positional[0] : NULL;
     const char *output = sl_args_text(args, "-o", NULL);
     struct sl_job_sched_request request;
-    struct sl_sched_opts opts;
+    struct sl_schedule_opts opts;
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
@@ -41,7 +41,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     SL_TRY(sl_job_sched_open(arena, &request));
     SL_TRY(sl_job_sched_plan(arena, &request, &plan));
     SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
-    SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
+    SL_TRY(sl_schedules_build(arena, plan, &opts, &sched));
     SL_TRY(write_sched(args, arena, plan, &opts, sched));
     if (output && strcmp(output, "-") == 0) /* standard output has the schedule itself */
         return SL_OK;

@@ -7,7 +7,7 @@
 #include "interop/exporter.h"
 
 #include "graph/blocks.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 struct layout {
     const struct sl_export *x;

@@ -9,7 +9,7 @@
 #include "base/sort.h"
 #include "base/vec.h"
 #include "graph/blocks.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 struct module {
     const char *name; /* in torchtitan */
@@ -70,7 +70,7 @@ static int compare_modules(const void *a, const void *b) {
 
 /* The row of the plan's schedule if torch has that schedule by name, else NULL. */
 static const struct sl_schedule *named_row(const struct sl_plan *plan) {
-    const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
+    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
     return row && row->torchtitan_name ? row : NULL;
 }
 

@@ -1,7 +1,7 @@
 /* The exporters, in alphabetical order, and checks that several of them share. */
 #include "interop/exporter.h"
 
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <string.h>
 
@@ -88,7 +88,7 @@ static int first_on_worker(int s, int ranks, enum sl_layout layout) {
 
 sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target,
                                    enum sl_layout layout) {
-    const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
+    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
     SL_TRY(check_chain(plan, target));
     SL_TRY(check_equal(plan, target));
     if (row && row->rule != SL_RULE_SYNC)

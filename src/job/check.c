@@ -4,7 +4,7 @@
 #include "job/parts.h"
 #include "job/schedule.h"
 #include "pipe/pipe.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <string.h>
 
@@ -15,10 +15,10 @@ bool sl_job_is_pipeline(const struct sl_job *job) {
 
 bool sl_job_is_global(const struct sl_job *job, const struct sl_schedule *row) {
     if (!row)
-        row = sl_sched_row_find(*job->schedule ? job->schedule : "1f1b");
+        row = sl_schedules_row_find(*job->schedule ? job->schedule : "1f1b");
     if (sl_job_has(job, "clip_scope"))
         return job->clip_scope == SL_JOB_SCOPE_GLOBAL;
-    return !row || sl_sched_row_is_global(row);
+    return !row || sl_schedules_row_is_global(row);
 }
 
 /* Fields that need a pipeline, and whether they also need a run directory. */
@@ -92,7 +92,7 @@ static sl_err check_rows(const struct sl_job *job) {
     if (*job->loss_scale)
         SL_TRY(sl_optim_loss_scale_parse(job->loss_scale, &scale));
     bool own = !*job->schedule || *job->schedule_module || sl_job_schedule_is_file(job->schedule);
-    return own ? SL_OK : sl_sched_row_require(job->schedule, &schedule);
+    return own ? SL_OK : sl_schedules_row_require(job->schedule, &schedule);
 }
 
 sl_err sl_job_check(const struct sl_job *job) {

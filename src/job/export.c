@@ -6,7 +6,7 @@
 #include "job/model.h"
 #include "job/sim.h"
 #include "plan/model.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 /* Opens the model named by the plan, or by the request. */
@@ -32,22 +32,22 @@ static sl_err open_graph(const struct sl_job_export_request *r, const struct sl_
 static sl_err open_sched(const struct sl_job_export_request *r, struct sl_arena *arena,
                          struct sl_export *what) {
     const struct sl_plan *plan = what->plan;
-    struct sl_sched_opts opts = {.schedule = r->schedule ? r->schedule : plan->schedule,
-                                 .batch = r->batch ? r->batch : plan->batch};
+    struct sl_schedule_opts opts = {.schedule = r->schedule ? r->schedule : plan->schedule,
+                                    .batch = r->batch ? r->batch : plan->batch};
     if (!opts.schedule || !opts.batch)
         return sl_fail(SL_ERR_USAGE, "%s: this plan names no %s; give `%s`", r->plan_file,
                        opts.schedule ? "batch" : "schedule", opts.schedule ? "batch" : "schedule");
-    return sl_sched_build(arena, plan, &opts, &what->sched);
+    return sl_schedules_build(arena, plan, &opts, &what->sched);
 }
 
 /* ---- a schedule that the target cannot be told to run ---- */
 
 static sl_err step_under(struct sl_arena *arena, const struct sl_plan *plan, const char *schedule,
                          int64_t batch, int64_t *out) {
-    const struct sl_sched_opts opts = {.schedule = schedule, .batch = batch};
+    const struct sl_schedule_opts opts = {.schedule = schedule, .batch = batch};
     const struct sl_sched *sched;
     const struct sl_sim *sim;
-    SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
+    SL_TRY(sl_schedules_build(arena, plan, &opts, &sched));
     SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim));
     *out = sim->step_ns;
     return SL_OK;
@@ -58,7 +58,7 @@ static const struct sl_schedule *instead_of(const struct sl_exporter *target,
                                             const struct sl_plan *plan) {
     bool several = plan->seat_count > plan->worker_count;
     int count;
-    const struct sl_schedule *const *rows = sl_sched_row_registry(&count);
+    const struct sl_schedule *const *rows = sl_schedules_row_registry(&count);
     for (int i = 0; i < count; i++)
         if (target->requests(rows[i]) && rows[i]->layout_chunks == several)
             return rows[i];
@@ -70,7 +70,7 @@ static sl_err note_schedule(const struct sl_job_export_request *r, const struct 
                             struct sl_arena *arena, const struct sl_plan *plan) {
     const char *name = r->schedule ? r->schedule : plan->schedule;
     int64_t batch = r->batch ? r->batch : plan->batch, own, other;
-    const struct sl_schedule *row = name ? sl_sched_row_find(name) : NULL;
+    const struct sl_schedule *row = name ? sl_schedules_row_find(name) : NULL;
     char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
     if (!target->requests || !row || target->requests(row) || !batch)
         return SL_OK;

@@ -64,16 +64,16 @@ static sl_err play(struct sl_job_work *work, const int64_t (*dur)[SL_KIND_COUNT]
     const struct sl_pipe_config *pipe = &work->pipe;
     const struct sl_schedule *row = pipe->row;
     struct sl_forecast *out = &work->forecast;
-    struct sl_sched_opts opts = {.schedule = pipe->schedule,
-                                 .row = pipe->row,
-                                 .batch = work->train.batch,
-                                 .slack = pipe->slack,
-                                 .policy = &work->train.policy,
-                                 .global_step = pipe->global_step,
-                                 .iters = row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1};
+    struct sl_schedule_opts opts = {.schedule = pipe->schedule,
+                                    .row = pipe->row,
+                                    .batch = work->train.batch,
+                                    .slack = pipe->slack,
+                                    .policy = &work->train.policy,
+                                    .global_step = pipe->global_step,
+                                    .iters = row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1};
     const struct sl_sched *sched;
     const struct sl_sim *sim;
-    SL_TRY(sl_sched_build(&work->arena, pipe->plan, &opts, &sched));
+    SL_TRY(sl_schedules_build(&work->arena, pipe->plan, &opts, &sched));
     SL_TRY(sl_job_forecast_play(out, sched, false, &work->arena, &sim));
     double idle = 0;
     for (int w = 0; w < pipe->plan->worker_count; w++)

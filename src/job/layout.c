@@ -5,7 +5,7 @@
 #include "job/schedule.h"
 #include "plan/model.h"
 #include "sched/lag.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "search/candidate.h"
 
 #include <stdlib.h>
@@ -59,8 +59,8 @@ static sl_err cut_stages(const struct sl_job_work *work, const struct sl_schedul
  * and its opposite. */
 static sl_err replicate(const struct sl_job *job, const struct sl_schedule *schedule,
                         struct cut *cut, struct sl_model_plan_spec *spec) {
-    if (sl_sched_given_passes(schedule))
-        return sl_job_given_place(cut->arena, job, sl_sched_given_passes(schedule), spec);
+    if (sl_schedules_given_passes(schedule))
+        return sl_job_given_place(cut->arena, job, sl_schedules_given_passes(schedule), spec);
     bool cross = schedule->layout == SL_LAYOUT_CROSS;
     int64_t width = job->replicas ? job->replicas : cross ? 2 : 1;
     if (width == 1)
@@ -148,13 +148,13 @@ static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, in
  * fits then fits always. */
 static int64_t default_slack(const struct sl_job_work *work) {
     const struct sl_plan *plan = work->pipe.plan;
-    struct sl_sched_opts opts = {.schedule = work->job.schedule,
-                                 .row = work->pipe.row,
-                                 .batch = work->train.batch,
-                                 .iters = SL_ASYNC_ITERS,
-                                 .policy = &work->train.policy,
-                                 .global_step = true};
-    return sl_sched_row_slack(plan, &opts);
+    struct sl_schedule_opts opts = {.schedule = work->job.schedule,
+                                    .row = work->pipe.row,
+                                    .batch = work->train.batch,
+                                    .iters = SL_ASYNC_ITERS,
+                                    .policy = &work->train.policy,
+                                    .global_step = true};
+    return sl_schedules_row_slack(plan, &opts);
 }
 
 /* k of kFkB for all stages; the plan carries it. */
@@ -180,16 +180,16 @@ static sl_err set_group(struct sl_job_work *work) {
 static sl_err delays_of(struct sl_job_work *work, bool global_step, const double **out) {
     const struct sl_plan *plan = work->pipe.plan;
     struct sl_arena scratch = {0};
-    struct sl_sched_opts opts = {.schedule = work->job.schedule,
-                                 .batch = work->train.batch,
-                                 .iters = SL_ASYNC_ITERS,
-                                 .row = work->pipe.row,
-                                 .slack = work->job.slack,
-                                 .policy = &work->train.policy,
-                                 .global_step = global_step};
+    struct sl_schedule_opts opts = {.schedule = work->job.schedule,
+                                    .batch = work->train.batch,
+                                    .iters = SL_ASYNC_ITERS,
+                                    .row = work->pipe.row,
+                                    .slack = work->job.slack,
+                                    .policy = &work->train.policy,
+                                    .global_step = global_step};
     const struct sl_sched *sched;
     double *delays = SL_NEW(&work->arena, double, plan->stage_count);
-    sl_err err = sl_sched_build(&scratch, plan, &opts, &sched);
+    sl_err err = sl_schedules_build(&scratch, plan, &opts, &sched);
     if (err == SL_OK)
         sl_sched_delays(sched, delays);
     sl_arena_free(&scratch);
@@ -199,7 +199,7 @@ static sl_err delays_of(struct sl_job_work *work, bool global_step, const double
 
 /* Global steps that add delay: by how much, on every stage. */
 static sl_err measure_delays(struct sl_job_work *work) {
-    if (!work->pipe.global_step || sl_sched_row_is_global(work->pipe.row))
+    if (!work->pipe.global_step || sl_schedules_row_is_global(work->pipe.row))
         return SL_OK;
     SL_TRY(delays_of(work, false, &work->published));
     return delays_of(work, true, &work->delays);

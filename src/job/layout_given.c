@@ -55,7 +55,7 @@ static sl_err take_policy(struct sl_job_work *work, const struct sl_sched *given
 
 sl_err sl_job_given_open(struct sl_job_work *work, bool planned) {
     SL_TRY(open_row(work));
-    const struct sl_sched *given = sl_sched_given_passes(work->pipe.row);
+    const struct sl_sched *given = sl_schedules_given_passes(work->pipe.row);
     if (!given)
         return SL_OK;
     if (!planned) {
@@ -89,19 +89,19 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
 
 /* Refuses a plan of another shape. The passes of a module for this plan become those of a file. */
 static sl_err write_down(struct sl_job_work *work) {
-    struct sl_sched_opts opts = {.row = work->pipe.row, .batch = work->train.batch, .iters = 1};
+    struct sl_schedule_opts opts = {.row = work->pipe.row, .batch = work->train.batch, .iters = 1};
     struct sl_sched *passes;
-    SL_TRY(sl_sched_generate(&work->arena, work->pipe.plan, &opts, &passes));
-    if (sl_sched_given_passes(work->pipe.row))
+    SL_TRY(sl_schedules_generate(&work->arena, work->pipe.plan, &opts, &passes));
+    if (sl_schedules_given_passes(work->pipe.row))
         return SL_OK;
-    return sl_sched_given_row(&work->arena, passes, &work->pipe.row);
+    return sl_schedules_given_row(&work->arena, passes, &work->pipe.row);
 }
 
 sl_err sl_job_given_keep(struct sl_job_work *work) {
     struct sl_job *job = &work->job;
-    if (*job->schedule_module || sl_sched_given_passes(work->pipe.row))
+    if (*job->schedule_module || sl_schedules_given_passes(work->pipe.row))
         SL_TRY(write_down(work));
-    const struct sl_sched *given = sl_sched_given_passes(work->pipe.row);
+    const struct sl_sched *given = sl_schedules_given_passes(work->pipe.row);
     if (!given)
         return SL_OK;
     sl_job_reset(job, "schedule_module");

@@ -15,7 +15,7 @@
 #include "planners/registry.h"
 #include "profile/devices.h"
 #include "report/model.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <string.h>
 
@@ -162,7 +162,7 @@ static sl_err fill_lr_schedules(const char *const *model_dirs, struct sl_job_lis
 
 static sl_err fill_schedules(const char *const *model_dirs, struct sl_job_list *list) {
     int count;
-    const struct sl_schedule *const *rows = sl_sched_row_registry(&count);
+    const struct sl_schedule *const *rows = sl_schedules_row_registry(&count);
     (void)model_dirs;
     for (int i = 0; i < count; i++)
         add_row(list, rows[i]->name, NULL, rows[i]->brief);

@@ -6,7 +6,7 @@
 #include "job/defaults.h"
 #include "planners/registry.h"
 #include "profile/machine_file.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <string.h>
 
@@ -61,7 +61,7 @@ static sl_err parse_staleness(struct sl_arena *arena, const char *item, size_t l
     const char *number = sl_arena_dup(arena, item + name + 1, length - name - 1);
     out->schedule = sl_arena_dup(arena, item, name);
     SL_TRY(sl_parse_double(number, "`staleness_cost`", &out->tokens));
-    const struct sl_schedule *row = sl_sched_row_find(out->schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(out->schedule);
     if (!row || row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD)
         return sl_fail(SL_ERR_USAGE,
                        "`staleness_cost`: '%s' is not a schedule with stale weights; see "
@@ -159,7 +159,7 @@ static sl_err build_spec(const struct sl_job_planning *p, struct sl_job_planned 
                                         .what_if = r->what_if};
     SL_TRY(sl_planners_find(SL_JOB_OR(r->planner, "sluice"), &out->spec.planner));
     if (!automatic)
-        SL_TRY(sl_sched_row_require(r->schedule, &row));
+        SL_TRY(sl_schedules_row_require(r->schedule, &row));
     if (!automatic && sl_search_schedule_shares(r->schedule) && !out->spec.planner->shares_workers)
         return sl_fail(SL_ERR_REFUSED,
                        "planner '%s' puts one stage on a worker, and %s needs several; leave out "

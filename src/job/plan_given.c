@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "job/planning.h"
 #include "job/schedule.h"
+#include "lower/lower.h"
 #include "plan/model.h"
 #include "search/candidate.h"
 #include "search/forecast.h"
@@ -115,15 +116,15 @@ static sl_err build_plan(struct search *s, struct sl_arena *arena, const int *en
 
 static sl_err build_sched(const struct search *s, struct sl_arena *arena,
                           const struct sl_plan *plan, const struct sl_sched **out) {
-    struct sl_sched_opts opts = {.row = s->row,
-                                 .batch = s->problem->batch,
-                                 .slack = s->given->slack,
-                                 .policy = s->given->policy.row ? &s->given->policy : NULL,
-                                 .global_step = s->given->global_step,
-                                 .iters = s->row->rule == SL_RULE_SYNC ? 1 : s->given->iters};
+    struct sl_schedule_opts opts = {.row = s->row,
+                                    .batch = s->problem->batch,
+                                    .slack = s->given->slack,
+                                    .policy = s->given->policy.row ? &s->given->policy : NULL,
+                                    .global_step = s->given->global_step,
+                                    .iters = s->row->rule == SL_RULE_SYNC ? 1 : s->given->iters};
     struct sl_sched *passes, *lowered;
-    SL_TRY(sl_sched_generate(arena, plan, &opts, &passes));
-    SL_TRY(sl_sched_lower(arena, passes, &lowered));
+    SL_TRY(sl_schedules_generate(arena, plan, &opts, &passes));
+    SL_TRY(sl_lower_passes(arena, passes, &lowered));
     *out = lowered; /* not verified yet: it may need more memory than there is */
     return SL_OK;
 }
@@ -262,7 +263,7 @@ static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_reque
 
 static sl_err open_search(struct search *s, struct sl_job_plan_request *request) {
     SL_TRY(sl_job_schedule_open(s->arena, request->schedule, NULL, &s->row));
-    s->given = sl_sched_given_passes(s->row);
+    s->given = sl_schedules_given_passes(s->row);
     SL_ASSERT(s->given);
     SL_TRY(fit_request(s->given, request));
     SL_TRY(sl_job_planning_open(s->arena, request, &s->planning));

@@ -4,7 +4,7 @@
 #include "graph/model.h"
 #include "job/parts.h"
 #include "profile/peak.h"
-#include "sched/given.h"
+#include "schedules/given.h"
 
 #include <stdlib.h>
 
@@ -41,8 +41,8 @@ sl_err sl_job_agree(const struct sl_job_work *work) {
     SL_TRY(sl_comm_agree(comm, "data", sl_data_fingerprint(work->data)));
     sl_plan_write(plan, &layout);
     sl_text_put(&layout, work->pipe.schedule);
-    if (sl_sched_given_passes(work->pipe.row)) {
-        struct sl_sched sched = sl_sched_given_on(work->pipe.row, plan);
+    if (sl_schedules_given_passes(work->pipe.row)) {
+        struct sl_sched sched = sl_schedules_given_on(work->pipe.row, plan);
         sl_sched_write(&sched, &layout);
     }
     SL_TRY(sl_comm_agree(comm, "plan", hash_text(&layout)));

@@ -166,12 +166,12 @@ static int rule_of(const struct sl_job *job, const struct sl_schedule *row) {
 static bool adds_in_order(const struct sl_plan *plan, const struct sl_schedule *row,
                           int64_t batch) {
     struct sl_arena arena = {0};
-    struct sl_sched_opts opts = {.row = row, .batch = batch};
+    struct sl_schedule_opts opts = {.row = row, .batch = batch};
     const struct sl_sched *sched;
-    if (!plan || !sl_sched_given_passes(row))
+    if (!plan || !sl_schedules_given_passes(row))
         return true;
-    bool ordered =
-        sl_sched_build(&arena, plan, &opts, &sched) == SL_OK && sl_sched_order_of(sched).gradients;
+    bool ordered = sl_schedules_build(&arena, plan, &opts, &sched) == SL_OK &&
+                   sl_sched_order_of(sched).gradients;
     sl_arena_free(&arena);
     return ordered;
 }
@@ -206,7 +206,7 @@ static sl_err read_past(struct sl_job_work *work, struct past *out) {
         return sl_job_schedule_parse(&work->arena, "schedule.sched of the run", stored->sched,
                                      &out->row);
     if (*stored->job.schedule)
-        out->row = sl_sched_row_find(stored->job.schedule);
+        out->row = sl_schedules_row_find(stored->job.schedule);
     return SL_OK;
 }
 
@@ -235,10 +235,10 @@ static bool has_other_plan(const struct sl_job_work *work, const struct past *pa
 /* So may the file of a schedule. */
 static bool has_other_sched(const struct sl_job_work *work, const struct past *past) {
     struct sl_text was = {0}, now = {0};
-    if (!sl_sched_given_passes(past->row) || !sl_sched_given_passes(work->pipe.row))
+    if (!sl_schedules_given_passes(past->row) || !sl_schedules_given_passes(work->pipe.row))
         return false;
-    struct sl_sched a = sl_sched_given_on(past->row, work->pipe.plan);
-    struct sl_sched b = sl_sched_given_on(work->pipe.row, work->pipe.plan);
+    struct sl_sched a = sl_schedules_given_on(past->row, work->pipe.plan);
+    struct sl_sched b = sl_schedules_given_on(work->pipe.row, work->pipe.plan);
     sl_sched_write(&a, &was);
     sl_sched_write(&b, &now);
     bool other = strcmp(was.at, now.at) != 0;

@@ -75,10 +75,10 @@ static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t ite
                                            .iters = iters,
                                            .slack = job->slack,
                                            .global_step = sl_job_is_global(job, NULL)};
-    struct sl_sched_opts opts;
+    struct sl_schedule_opts opts;
     SL_TRY(sl_job_sched_open(r->arena, &request));
     SL_TRY(sl_job_sched_opts(r->arena, &request, plan, &opts));
-    return sl_sched_build(r->arena, plan, &opts, out);
+    return sl_schedules_build(r->arena, plan, &opts, out);
 }
 
 /* The schedule with the mean pass times of the run; messages take no time. */

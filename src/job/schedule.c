@@ -40,14 +40,14 @@ sl_err sl_job_schedule_open(struct sl_arena *arena, const char *schedule, const 
     if (module && *module)
         return open_module(arena, schedule, module, out);
     if (!sl_job_schedule_is_file(schedule))
-        return sl_sched_row_require(schedule, out);
+        return sl_schedules_row_require(schedule, out);
     SL_TRY(sl_job_sched_read(arena, schedule, &file));
-    return sl_sched_given_row(arena, file, out);
+    return sl_schedules_given_row(arena, file, out);
 }
 
 sl_err sl_job_schedule_parse(struct sl_arena *arena, const char *file, const char *text,
                              const struct sl_schedule **out) {
     struct sl_sched *sched;
     SL_TRY(sl_sched_read(arena, file, text, strlen(text), &sched));
-    return sl_sched_given_row(arena, sched, out);
+    return sl_schedules_given_row(arena, sched, out);
 }

@@ -1,14 +1,14 @@
 /* The schedule that a user names: a row of the registry, a file, or a module.
  *
- *     1f1b            the registry (sched/registry.c)
- *     mine.sched      passes or a lowered program (sched/given.h)
+ *     1f1b            the registry (schedules/registry.c)
+ *     mine.sched      passes or a lowered program (schedules/given.h)
  *     mine.csv        PyTorch's CSV, compute-level or with communication
  *     --schedule-module mine.so   the generator of a module (sluice/schedule.h)
  */
 #ifndef SL_JOB_SCHEDULE_H
 #define SL_JOB_SCHEDULE_H
 
-#include "sched/given.h"
+#include "schedules/given.h"
 
 /* Ends with .sched or .csv? */
 bool sl_job_schedule_is_file(const char *schedule);

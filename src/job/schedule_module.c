@@ -1,7 +1,7 @@
 /* Rows from modules: the module puts passes of one iteration. */
 #include "job/schedule_module.h"
 
-#include "sched/gen.h"
+#include "schedules/gen.h"
 #include "sluice/schedule.h"
 
 #include <string.h>
@@ -34,7 +34,8 @@ static void put(const struct sl_schedule_task *task, char pass, int stage, int m
         t->number = at == SL_COUNT(passes) ? pass : bad_stage ? stage : micro;
     }
     if (!t->wrong)
-        sl_sched_gen_put(&t->gen->workers[task->worker_of[stage]], passes[at].kind, stage, micro);
+        sl_schedules_gen_put(&t->gen->workers[task->worker_of[stage]], passes[at].kind, stage,
+                             micro);
 }
 
 static sl_err iteration(struct sl_gen *gen) {
@@ -68,7 +69,7 @@ static sl_err check(const struct sl_gen *gen) {
             return sl_fail(SL_ERR_REFUSED,
                            "schedule '%s' is from a module, which has no replicas: stage %s has %d",
                            gen->row->name, gen->plan->stages[s].name, gen->plan->stages[s].width);
-    return sl_sched_gen_check_chain(gen, SL_LAYOUT_LOOP);
+    return sl_schedules_gen_check_chain(gen, SL_LAYOUT_LOOP);
 }
 
 sl_err sl_job_schedule_module_row(struct sl_arena *arena, const char *file,

@@ -2,7 +2,7 @@
 #ifndef SL_JOB_SCHEDULE_MODULE_H
 #define SL_JOB_SCHEDULE_MODULE_H
 
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 struct sl_schedule_module;
 

@@ -1,5 +1,6 @@
 /* From a request to a simulated schedule. */
 #include "job/sim.h"
+#include "lower/lower.h"
 
 #include <string.h>
 
@@ -39,7 +40,7 @@ static sl_err open_file(struct sl_arena *arena, const char *path, const char *co
         sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     }
     if (!sched->lowered)
-        SL_TRY(sl_sched_lower(arena, sched, &sched));
+        SL_TRY(sl_lower_passes(arena, sched, &sched));
     *out = sched;
     return sl_sched_verify(sched);
 }
@@ -48,11 +49,11 @@ static sl_err build(struct sl_arena *arena, const struct sl_job_sched_request *r
                     const struct sl_sched **out) {
     struct sl_job_sched_request r = *request;
     const struct sl_plan *plan;
-    struct sl_sched_opts opts;
+    struct sl_schedule_opts opts;
     SL_TRY(sl_job_sched_open(arena, &r));
     SL_TRY(sl_job_sched_plan(arena, &r, &plan));
     SL_TRY(sl_job_sched_opts(arena, &r, plan, &opts));
-    return sl_sched_build(arena, plan, &opts, out);
+    return sl_schedules_build(arena, plan, &opts, out);
 }
 
 static const char *detail_of(struct sl_arena *arena, const struct sl_sched *sched) {

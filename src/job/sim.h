@@ -10,7 +10,7 @@
 #define SL_JOB_SIM_H
 
 #include "report/sched.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 struct sl_job_sched_request {
     /* exactly one of: */
@@ -44,7 +44,7 @@ SL_MUST_CHECK sl_err sl_job_sched_plan(struct sl_arena *arena,
                                        const struct sl_plan **out);
 SL_MUST_CHECK sl_err sl_job_sched_opts(struct sl_arena *arena,
                                        const struct sl_job_sched_request *request,
-                                       const struct sl_plan *plan, struct sl_sched_opts *out);
+                                       const struct sl_plan *plan, struct sl_schedule_opts *out);
 
 /* Reads X.sched, or X.csv of PyTorch; of X.plan, generates the schedule that it names. It is not
  * lowered or verified. */

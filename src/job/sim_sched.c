@@ -28,16 +28,16 @@ static bool ends(const char *path, const char *ending) {
 static sl_err plan_passes(struct sl_arena *arena, const char *path, struct sl_sched **out) {
     struct sl_job_sched_request request = {.plan_file = path};
     const struct sl_plan *plan;
-    struct sl_sched_opts opts;
+    struct sl_schedule_opts opts;
     SL_TRY(sl_job_sched_plan(arena, &request, &plan));
-    const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
+    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
     if (!plan->schedule || !plan->batch)
         return sl_fail(SL_ERR_USAGE,
                        "%s names no %s; 'sluice sched %s --schedule S --batch B' proves one", path,
                        plan->schedule ? "batch" : "schedule", path);
     request.iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1;
     SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
-    return sl_sched_generate(arena, plan, &opts, out);
+    return sl_schedules_generate(arena, plan, &opts, out);
 }
 
 sl_err sl_job_sched_read(struct sl_arena *arena, const char *path, struct sl_sched **out) {
@@ -56,7 +56,7 @@ sl_err sl_job_sched_read(struct sl_arena *arena, const char *path, struct sl_sch
 static sl_err build_chain(struct sl_arena *arena, const struct sl_job_sched_request *r,
                           const struct sl_plan **out) {
     const struct sl_schedule *row =
-        r->row ? r->row : sl_sched_row_find(r->schedule ? r->schedule : "1f1b");
+        r->row ? r->row : sl_schedules_row_find(r->schedule ? r->schedule : "1f1b");
     enum sl_layout layout = row ? row->layout : SL_LAYOUT_LOOP;
     int64_t chunks = r->chunks ? r->chunks : row && row->layout_chunks ? 2 : 1;
     if (r->chain % chunks)
@@ -86,7 +86,7 @@ sl_err sl_job_sched_open(struct sl_arena *arena, struct sl_job_sched_request *re
 
 /* Without a plan, the sketch in the file of the schedule. */
 static sl_err take_sketch(const struct sl_job_sched_request *r, const struct sl_plan **out) {
-    const struct sl_plan *plan = sl_sched_given_passes(r->row)->plan;
+    const struct sl_plan *plan = sl_schedules_given_passes(r->row)->plan;
     if (r->dag || r->tied || r->chunks || (r->ranks && r->ranks != plan->worker_count) ||
         (r->chain && r->chain != plan->stage_count))
         return sl_fail(SL_ERR_USAGE,
@@ -99,7 +99,7 @@ static sl_err take_sketch(const struct sl_job_sched_request *r, const struct sl_
 
 sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_request *request,
                          const struct sl_plan **out) {
-    if (!request->plan_file && sl_sched_given_passes(request->row))
+    if (!request->plan_file && sl_schedules_given_passes(request->row))
         return take_sketch(request, out);
     if ((request->plan_file != NULL) + (request->chain > 0) + (request->dag != NULL) != 1)
         return sl_fail(SL_ERR_USAGE, "give one of a plan, `chain` and `dag`");
@@ -113,17 +113,17 @@ sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_reque
 }
 
 sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_request *r,
-                         const struct sl_plan *plan, struct sl_sched_opts *out) {
-    const struct sl_sched *given = sl_sched_given_passes(r->row);
-    *out = (struct sl_sched_opts){.schedule = r->schedule ? r->schedule : plan->schedule,
-                                  .row = r->row,
-                                  .micros = r->micros,
-                                  .batch = r->batch || r->micros ? r->batch : plan->batch,
-                                  .last_batch = r->last_batch,
-                                  .iters = r->iters,
-                                  .group = r->group,
-                                  .slack = r->slack,
-                                  .global_step = r->global_step};
+                         const struct sl_plan *plan, struct sl_schedule_opts *out) {
+    const struct sl_sched *given = sl_schedules_given_passes(r->row);
+    *out = (struct sl_schedule_opts){.schedule = r->schedule ? r->schedule : plan->schedule,
+                                     .row = r->row,
+                                     .micros = r->micros,
+                                     .batch = r->batch || r->micros ? r->batch : plan->batch,
+                                     .last_batch = r->last_batch,
+                                     .iters = r->iters,
+                                     .group = r->group,
+                                     .slack = r->slack,
+                                     .global_step = r->global_step};
     if (given && !out->batch && !out->micros)
         out->batch = r->plan_file ? plan->stages[0].micro_size * given->micros[0] : given->batch;
     if (given && !out->iters) /* of a period, once is enough */

@@ -8,7 +8,7 @@
 #include "graph/model.h"
 #include "job/parts.h"
 #include "report/picture.h"
-#include "sched/given.h"
+#include "schedules/given.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -132,8 +132,8 @@ static void write_texts(const struct sl_job_work *work, struct texts *out) {
     sl_graph_model_write(work->graph, &out->model);
     if (work->pipe.plan)
         sl_plan_write(work->pipe.plan, &out->plan);
-    if (sl_sched_given_passes(work->pipe.row)) {
-        struct sl_sched sched = sl_sched_given_on(work->pipe.row, work->pipe.plan);
+    if (sl_schedules_given_passes(work->pipe.row)) {
+        struct sl_sched sched = sl_schedules_given_on(work->pipe.row, work->pipe.plan);
         sl_sched_write(&sched, &out->sched);
     }
     if (work->forecast.cost)

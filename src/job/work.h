@@ -8,7 +8,7 @@
  * every value that the run used:
  *
  *   batch, schedule   the plan's, if the job gives none
- *   slack             the schedule's default, if memory and staleness allow it (sl_sched_row_slack)
+ *   slack             the schedule's default, if memory and staleness allow it (sl_schedules_row_slack)
  *   lr                the optimizer's usual one
  *   loss_scale        dynamic for fp16, else none
  *   sizes             all sizes of the model

@@ -1,7 +1,7 @@
 /* The command of a launch: its options, and the change to fewer ranks. */
 #include "base/log.h"
 #include "launch/parts.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ void sl_launch_drop(struct sl_launch *l, const char *name, bool has_value) {
 /* Can a checkpoint of this run be read with another number of stages? */
 static bool may_reshard(const struct sl_launch *l) {
     const char *name = sl_launch_argument(l, "--schedule");
-    const struct sl_schedule *row = sl_sched_row_find(name ? name : "1f1b");
+    const struct sl_schedule *row = sl_schedules_row_find(name ? name : "1f1b");
     return row && (row->rule == SL_RULE_SYNC || row->rule == SL_RULE_2BW) &&
            !sl_launch_argument(l, "--policy");
 }

@@ -4,7 +4,7 @@
 #include "pipe/state.h"
 #include "run/serial.h"
 #include "sched/order.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,7 +275,7 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
 
 static sl_err refuse_asynchronous(const struct sl_check_config *c) {
     const struct sl_schedule *schedule =
-        c->pipe.row ? c->pipe.row : sl_sched_row_find(c->pipe.schedule);
+        c->pipe.row ? c->pipe.row : sl_schedules_row_find(c->pipe.schedule);
     if (!schedule || schedule->rule == SL_RULE_SYNC || schedule->rule == SL_RULE_FORWARD)
         return SL_OK; /* sl_pipe_open refuses unknown schedules and those without steps */
     return sl_fail(SL_ERR_REFUSED,

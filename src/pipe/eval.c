@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "sched/deps.h"
+#include "schedules/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,9 +55,9 @@ sl_err sl_pipe_open_eval(struct sl_pipe *pipe) {
     if (sl_run_eval_samples(&pipe->train, pipe->train.eval_samples, unit_of(plan), &eval->batch) !=
         SL_OK)
         return SL_OK; /* sl_pipe_eval reports it */
-    struct sl_sched_opts opts = {.schedule = "forward", .batch = eval->batch};
+    struct sl_schedule_opts opts = {.schedule = "forward", .batch = eval->batch};
     eval->at = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    SL_TRY(sl_sched_build(&pipe->arena, plan, &opts, &eval->sched));
+    SL_TRY(sl_schedules_build(&pipe->arena, plan, &opts, &eval->sched));
     for (int s = 0; s < plan->stage_count; s++)
         if (eval->sched->micros[s] > eval->max_micros)
             eval->max_micros = eval->sched->micros[s];

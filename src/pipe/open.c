@@ -10,6 +10,7 @@
 #include "sched/deps.h"
 #include "sched/order.h"
 #include "sched/slots.h"
+#include "schedules/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static sl_err check_cuts(const struct sl_pipe_config *c, struct sl_arena *arena)
 }
 
 sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters) {
-    struct sl_sched_opts opts = {
+    struct sl_schedule_opts opts = {
         .schedule = pipe->config.schedule,
         .row = pipe->config.row,
         .batch = pipe->train.batch,
@@ -88,7 +89,7 @@ sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters) {
         return SL_OK; /* of the previous run */
     pipe->sched = NULL;
     sl_arena_free(&pipe->sched_arena);
-    SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
+    SL_TRY(sl_schedules_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
     pipe->ordered = sl_sched_order_of(pipe->sched).gradients;
     return check_config(&pipe->config, pipe->sched);
 }

@@ -33,7 +33,7 @@ struct sl_pipe_config {
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
     const struct sl_schedule *row; /* NULL: the one called `schedule` */
-    int64_t slack;                 /* of the schedule: see sl_sched_opts */
+    int64_t slack;                 /* of the schedule: see sl_schedule_opts */
     struct sl_comm *comm;          /* NULL: all workers are threads of this process */
     enum sl_bind_mode bind;
     bool lend;  /* a waiting worker executes pieces of other workers' passes (device/lend.h) */

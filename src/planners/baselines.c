@@ -49,7 +49,7 @@ static void add_both(struct rows *r, const char *schedule, int stages, int width
 }
 
 static bool is_synchronous(const char *schedule) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     return row && row->rule == SL_RULE_SYNC;
 }
 

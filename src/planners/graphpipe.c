@@ -105,7 +105,7 @@ static void add_mixed(struct graphpipe *g, const char *schedule) {
 }
 
 static void add_schedule(struct graphpipe *g, const char *name) {
-    const struct sl_schedule *row = sl_sched_row_find(name);
+    const struct sl_schedule *row = sl_schedules_row_find(name);
     bool grouped = row && row->groups;
     add_equal(g, name, grouped);
     if (grouped && row->any_micro_size)

@@ -12,7 +12,7 @@
  *          source.
  *
  * A stage has a configuration of its own: the size of its micro-batches and k of its kFkB
- * schedule. Its samples in flight follow from those of its successors (sl_sched_row_need), and fix
+ * schedule. Its samples in flight follow from those of its successors (sl_schedules_row_need), and fix
  * its memory; so successors are solved first.
  *
  * Choices that the paper leaves open: widths are powers of two; devices may stay idle; replicas

@@ -6,7 +6,7 @@
  *     parallel   place = the branches that are not composed yet
  */
 #include "planners/graphpipe_stage.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include "base/clock.h"
 
@@ -63,8 +63,8 @@ static void set_need(struct solver *s, int config, int64_t samples, const label_
     for (int i = 0; i < s->needs; i++) {
         int64_t need = i == s->needs - 1
                            ? samples
-                           : sl_sched_row_need(s->of.samples[i], c[i].group, samples,
-                                               s->of.samples[config], c[config].group);
+                           : sl_schedules_row_need(s->of.samples[i], c[i].group, samples,
+                                                   s->of.samples[config], c[config].group);
         s->draft->need[i] = beside && beside->need[i] > need ? beside->need[i] : need;
     }
 }

@@ -217,7 +217,7 @@ void sl_planners_add_virtual(struct sl_search_pool *pool,
     SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, v.order));
     find_narrow(&arena, &v);
     for (const char *const *name = sl_search_query_schedules(pool->query, one); *name; name++) {
-        v.row = sl_sched_row_find(*name);
+        v.row = sl_schedules_row_find(*name);
         if (sl_search_schedule_shares(*name))
             add_row(&v, *name, each);
     }

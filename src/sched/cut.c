@@ -94,7 +94,7 @@ static sl_err play(struct play *p) {
         if (all)
             return SL_OK;
         if (!moved && !release_one(p))
-            return sl_sched_wait_report(&p->v.view, p->v.waits);
+            return sl_sched_report_blocked(&p->v.view, p->v.waits);
     }
 }
 

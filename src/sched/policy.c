@@ -2,7 +2,6 @@
  * passes of one replica: with slack there are more of them to an edge, and where stages have other
  * numbers of replicas, fewer or more. */
 #include "sched/deps.h"
-#include "sched/gen.h"
 
 /* Micro-batches in flight on a stage, over all its replicas. */
 static int64_t flight_of(const struct sl_sched *sched, int stage) {
@@ -11,8 +10,8 @@ static int64_t flight_of(const struct sl_sched *sched, int stage) {
 }
 
 static int64_t height_of(const struct sl_sched *sched, int stage) {
-    int width = sched->plan->stages[stage].width;
-    return sl_sched_gen_ceil(flight_of(sched, stage) - width, width);
+    int64_t width = sched->plan->stages[stage].width, more = flight_of(sched, stage) - width;
+    return more <= 0 ? 0 : (more + width - 1) / width;
 }
 
 int64_t sl_sched_half_times_below(const struct sl_sched *sched, int stage) {

@@ -115,6 +115,15 @@ int sl_sched_group_size(const struct sl_plan *plan, int group) {
     return size;
 }
 
+int sl_sched_group_of(const struct sl_plan *plan, int stage, int i) {
+    if (plan->stages[stage].width > 1 && i-- == 0)
+        return stage;
+    for (int t = 0; t < plan->tie_count; t++)
+        if (sl_sched_in_group(plan, plan->stage_count + t, stage) && i-- == 0)
+            return plan->stage_count + t;
+    return -1;
+}
+
 int sl_sched_decision_group(const struct sl_plan *plan) { return sl_sched_group_count(plan); }
 
 int sl_sched_group_root(const struct sl_plan *plan, int group) {

@@ -139,6 +139,8 @@ int sl_sched_seat(const struct sl_plan *plan, int stage, int worker);
 int sl_sched_group_count(const struct sl_plan *plan);
 bool sl_sched_in_group(const struct sl_plan *plan, int group, int stage);
 int sl_sched_group_size(const struct sl_plan *plan, int group);
+/* The i-th group of a stage that needs REDUCE; -1: fewer than that. */
+int sl_sched_group_of(const struct sl_plan *plan, int stage, int i);
 
 /* global_step. The group of the decision; the root of a group, the stage that contributes its part of
  * the norm (the highest one: its gradients are complete last); passes of a stage between its last
@@ -164,32 +166,7 @@ int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, no
 const char *sl_sched_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
 const char *sl_sched_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
 
-struct sl_schedule;
-/* Options of a schedule. */
-struct sl_sched_opts {
-    const char *schedule;
-    const struct sl_schedule *row; /* NULL: the one called `schedule` */
-    int64_t batch;                 /* samples per iteration; or 0 and: */
-    int64_t micros;     /* micro-batches per iteration of the stages with the smallest micro_size */
-    int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
-    int64_t iters;      /* 0 = 1 */
-    int64_t group;      /* k of kFkB; 0 = 1 */
-    int64_t slack;      /* extra micro-batches in flight per edge; cost stash memory */
-    const struct sl_policy_use *policy; /* NULL: none */
-    bool global_step; /* asynchronous schedules: one decision for all stages before each step */
-    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */
-};
-
-/* generate -> lower -> verify. The result may be simulated and executed. SL_ERR_REFUSED outside the
- * schedule's domain (the message names the constraint) or if it does not verify. */
-SL_MUST_CHECK sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
-                                    const struct sl_sched_opts *opts, const struct sl_sched **out);
-
-/* The steps. sl_sched_generate makes passes only; lowering makes a new schedule. */
-SL_MUST_CHECK sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
-                                       const struct sl_sched_opts *opts, struct sl_sched **out);
-SL_MUST_CHECK sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
-                                    struct sl_sched **out);
+/* Proves a lowered schedule. SL_ERR_REFUSED with the reason if it is wrong. */
 SL_MUST_CHECK sl_err sl_sched_verify(const struct sl_sched *sched);
 
 /* Text (.sched); holds its plan. Lowered or passes only. */

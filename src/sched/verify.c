@@ -34,7 +34,7 @@ void sl_sched_verify_wake(struct sl_ver *v, int worker) {
 }
 
 void sl_sched_verify_wait(struct sl_ver *v, struct sl_turn *t, int on, const char *why) {
-    v->waits[t->worker] = (struct sl_wait){on, t->a, why};
+    v->waits[t->worker] = (struct sl_blocked){on, t->a, why};
     t->go = false;
 }
 
@@ -123,7 +123,7 @@ static sl_err run_segment(struct sl_ver *v, int segment, int32_t rep) {
     }
     for (int w = 0; w < v->plan->worker_count; w++)
         stuck |= v->at[w] < v->view.lists[segment][w].count;
-    return stuck ? sl_sched_wait_report(&v->view, v->waits) : SL_OK;
+    return stuck ? sl_sched_report_blocked(&v->view, v->waits) : SL_OK;
 }
 
 /* --- state --- */
@@ -238,7 +238,7 @@ void sl_sched_verify_open(struct sl_ver *v) {
     v->at = SL_NEW(&v->arena, int64_t, plan->worker_count);
     v->queued = SL_NEW(&v->arena, bool, plan->worker_count);
     v->entered = SL_NEW(&v->arena, bool, plan->worker_count);
-    v->waits = SL_NEW(&v->arena, struct sl_wait, plan->worker_count);
+    v->waits = SL_NEW(&v->arena, struct sl_blocked, plan->worker_count);
 }
 
 void sl_sched_verify_close(struct sl_ver *v) {

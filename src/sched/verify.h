@@ -12,8 +12,8 @@
 #define SL_SCHED_VERIFY_H
 
 #include "base/vec.h"
+#include "sched/blocked.h"
 #include "sched/deps.h"
-#include "sched/lower.h"
 #include "sched/watch.h"
 
 enum { SL_DONE_F = 1, SL_DONE_RECOMPUTE = 2, SL_DONE_I = 4, SL_DONE_W = 8 };
@@ -84,7 +84,7 @@ struct sl_ver {
     int64_t *at;            /* [worker] */
     bool *queued, *entered; /* entered: contributed to the barrier it waits at */
     SL_VEC(int) ready;
-    struct sl_wait *waits;
+    struct sl_blocked *waits;
     int segment;
     int32_t rep;
 };

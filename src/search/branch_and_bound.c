@@ -286,7 +286,7 @@ static void branch(struct sl_search_pool *pool, const struct sl_search_downsets 
                    const char *planner, const char *schedule, int size, int size_last) {
     enum { USUAL = 20000, LARGE = 1 << 16 };
     const struct sl_problem *p = pool->query->problem;
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     struct sl_arena arena = {0};
     int devices = p->machine->device_count;
     struct branch b = {.pool = pool,

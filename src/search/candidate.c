@@ -41,12 +41,12 @@ bool sl_search_candidate_check(const struct sl_problem *p, const struct sl_candi
 /* ---- workers ---- */
 
 static enum sl_layout layout_of(const struct sl_candidate *c) {
-    const struct sl_schedule *row = sl_sched_row_find(c->schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(c->schedule);
     return row ? row->layout : SL_LAYOUT_LOOP;
 }
 
 bool sl_search_schedule_shares(const char *schedule) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     return row && (row->layout_chunks || row->layout != SL_LAYOUT_LOOP);
 }
 
@@ -155,7 +155,7 @@ static void merge_ties(struct sl_candidate_detail *detail) {
 }
 
 double sl_search_version_rate(const struct sl_problem *p, const char *schedule) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     bool copies = row && (row->rule == SL_RULE_2BW || row->rule == SL_RULE_STASH ||
                           row->rule == SL_RULE_VSYNC);
     return copies ? p->version_bytes_per_s : 0;

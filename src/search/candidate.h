@@ -20,7 +20,7 @@
 #define SL_SEARCH_CANDIDATE_H
 
 #include "plan/plan.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "search/problem.h"
 #include "sim/sim.h"
 

@@ -165,7 +165,7 @@ static int64_t two_version_bound(const struct sl_candidate_detail *detail, int s
 /* Asynchronous schedules hide all waiting but that for a version. They also hide reductions if ties
  * make stages step globally. */
 int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail) {
-    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC,
          split = sl_search_schedule_splits(detail->c.schedule);
     struct wait *wait = calloc((size_t)detail->c.stage_count, sizeof *wait);

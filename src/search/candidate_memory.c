@@ -16,8 +16,8 @@ static int64_t window_of(const struct sl_candidate_detail *detail, int s, const 
     for (int e = detail->edge_at[s]; e < detail->edge_at[s + 1]; e++) {
         int to = detail->edges[e].to;
         int64_t need =
-            sl_sched_row_need(size, group, window[to] * size_of(detail, to), size_of(detail, to),
-                              sl_search_candidate_group(&detail->c, to));
+            sl_schedules_row_need(size, group, window[to] * size_of(detail, to),
+                                  size_of(detail, to), sl_search_candidate_group(&detail->c, to));
         max = need > max ? need : max;
     }
     return max / size + (detail->c.width[s] - 1) * group;
@@ -56,7 +56,7 @@ static double memory_of(const struct sl_candidate_detail *detail, int s) {
  * Vs bound their sum, chimera the number of each. */
 static double shared_window(const struct sl_candidate_detail *detail, int s, int replica) {
     const struct sl_candidate *c = &detail->c;
-    const struct sl_schedule *row = sl_sched_row_find(c->schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(c->schedule);
     int p = c->ranks, v = c->stage_count / p, rank = sl_search_candidate_rank(c, s, replica);
     int64_t micros = sl_search_candidate_stage_micros(detail, s);
     int64_t share = (micros + c->width[s] - 1) / c->width[s];

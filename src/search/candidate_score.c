@@ -168,21 +168,21 @@ int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim
     return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
 }
 
-/* With the default slack of a run where it fits (as sl_sched_row_slack, but built once). If the
+/* With the default slack of a run where it fits (as sl_schedules_row_slack, but built once). If the
  * schedule does not fit at all, build it without memory limits to measure the excess. */
 static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
-                           struct sl_sched_opts *opts, const struct sl_sched **out) {
-    const struct sl_schedule *row = sl_sched_row_find(opts->schedule);
+                           struct sl_schedule_opts *opts, const struct sl_sched **out) {
+    const struct sl_schedule *row = sl_schedules_row_find(opts->schedule);
     for (opts->slack = row ? row->slack : 0; opts->slack >= 0; opts->slack--)
-        if (sl_sched_build(arena, plan, opts, out) == SL_OK &&
-            (!opts->slack || !sl_sched_row_is_crowded(*out)))
+        if (sl_schedules_build(arena, plan, opts, out) == SL_OK &&
+            (!opts->slack || !sl_schedules_row_is_crowded(*out)))
             return SL_OK;
     struct sl_plan draft = *plan;
     const struct sl_plan *loose;
     draft.memory_bytes = NULL;
     opts->slack = 0;
     SL_TRY(sl_plan_build(arena, &draft, &loose));
-    return sl_sched_build(arena, loose, opts, out);
+    return sl_schedules_build(arena, loose, opts, out);
 }
 
 /* The inputs of a simulation. */
@@ -195,15 +195,15 @@ struct sim_input {
 
 static sl_err prepare(struct sl_arena *arena, const struct sl_candidate_detail *detail,
                       const struct sl_stage_bytes *exact, struct sim_input *in) {
-    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     in->dur = sl_arena_alloc(arena, (int64_t)sizeof *in->dur * detail->c.stage_count);
     SL_TRY(sl_search_candidate_plan(arena, detail, exact, &in->plan));
     sl_search_candidate_times(detail, in->dur);
-    struct sl_sched_opts opts = {.schedule = detail->c.schedule,
-                                 .batch = detail->problem->batch,
-                                 .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
-                                 .global_step = row && sl_sched_row_is_global(row),
-                                 .dur_ns = (const int64_t(*)[SL_KIND_COUNT])in->dur};
+    struct sl_schedule_opts opts = {.schedule = detail->c.schedule,
+                                    .batch = detail->problem->batch,
+                                    .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
+                                    .global_step = row && sl_schedules_row_is_global(row),
+                                    .dur_ns = (const int64_t(*)[SL_KIND_COUNT])in->dur};
     in->opts = (struct sl_sim_opts){.net = {sl_search_candidate_route, detail, true},
                                     .cold = detail->problem->cold};
     return build_as_run(arena, in->plan, &opts, &in->sched);
@@ -230,7 +230,7 @@ static sl_err simulate(struct sl_arena *arena, const struct sl_candidate_detail 
 /* ---- folding ---- */
 
 int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
-    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until the steady state */
     int64_t passes = 0;
     for (int s = 0; s < detail->c.stage_count; s++)
@@ -241,7 +241,7 @@ int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
 /* Are all stages equally wide, and is the candidate large? */
 static bool folds(const struct sl_candidate_detail *detail) {
     enum { SMALL = 30000 };
-    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     if (row && row->layout == SL_LAYOUT_CROSS) /* its pipelines come in pairs */
         return false;
     bool equal =

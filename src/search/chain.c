@@ -297,7 +297,7 @@ bool sl_search_chain_is_feasible(const struct sl_chain *c, int64_t limit) {
 
 void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
                           int first, int sizes, struct sl_chain *out) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     *out = (struct sl_chain){.p = p,
                              .lanes = SL_NEW(arena, struct sl_chain_lane, sizes),
                              .lane_count = sizes,

@@ -4,7 +4,7 @@
  * from the last to the first. A label on a downset says how its complement is cut: devices used,
  * and for every crossing tensor the window (micro-batches in flight) of the stages that read it.
  * The window of a new stage is its width plus the largest window of its readers, as in 1F1B
- * schedules on stage graphs (sl_sched_gen_inflight); so the memory of a stage is known when it is
+ * schedules on stage graphs (sl_schedules_gen_inflight); so the memory of a stage is known when it is
  * built. A label is dropped if another one dominates it: no more devices, no larger window.
  * Bisection finds the smallest T.
  */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct sl_search_memory_rule sl_search_memory_rule(const char *schedule) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     enum sl_memory_rule rule = row ? row->memory : SL_MEMORY_WINDOW;
     return (struct sl_search_memory_rule){.one = rule == SL_MEMORY_ONE,
                                           .all = rule == SL_MEMORY_ALL,

@@ -89,7 +89,7 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
 static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     const struct sl_search_query *query = c->pool->query;
     struct sl_candidate own = *move;
-    const struct sl_schedule *row = sl_sched_row_find(move->schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(move->schedule);
     if (!sl_search_query_mixes_sizes(query) || !row || !row->mixed)
         return false;
     own.schedule = row->mixed->name;
@@ -114,7 +114,7 @@ static bool change_sizes(struct climb *c, struct sl_candidate *move) {
 static bool change_groups(struct climb *c, struct sl_candidate *move) {
     enum { GROUP_MAX = 8 };
     const struct sl_search_query *query = c->pool->query;
-    const struct sl_schedule *row = sl_sched_row_find(move->schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(move->schedule);
     struct sl_candidate own = *move;
     if (row && !row->groups)
         row = row->mixed;

@@ -279,7 +279,7 @@ void sl_search_pool_progress(const struct sl_search_pool *pool, const char *phas
 void sl_search_pool_close(struct sl_search_pool *pool) { SL_VEC_FREE(&pool->at); }
 
 bool sl_search_pool_cannot_win(const struct sl_search_pool *pool, const char *schedule, int size) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     bool async = row && row->rule != SL_RULE_SYNC;
     return pool->out->found &&
            sl_search_size_bound(pool->query->problem, size, async) >= pool->out->best.score.step_ns;

@@ -15,7 +15,7 @@ double sl_search_query_memory(const struct sl_search_query *query) {
 const char *const *sl_search_query_schedules(const struct sl_search_query *query,
                                              const char *names[SL_QUERY_SCHEDULES]) {
     int rows, count = 0;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     if (!query->schedule && query->schedules)
         return query->schedules;
     for (int i = 0; i < rows && !query->schedule; i++)
@@ -30,29 +30,29 @@ const char *const *sl_search_query_schedules(const struct sl_search_query *query
 }
 
 bool sl_search_query_mixes_sizes(const struct sl_search_query *query) {
-    const struct sl_schedule *row = query->schedule ? sl_sched_row_find(query->schedule) : NULL;
+    const struct sl_schedule *row = query->schedule ? sl_schedules_row_find(query->schedule) : NULL;
     return query->problem->size_count > 1 &&
            (!query->schedule || (row && row->searched == SL_SEARCHED_MIXED));
 }
 
 bool sl_search_query_groups(const struct sl_search_query *query) {
-    const struct sl_schedule *row = query->schedule ? sl_sched_row_find(query->schedule) : NULL;
+    const struct sl_schedule *row = query->schedule ? sl_schedules_row_find(query->schedule) : NULL;
     return !query->schedule || (row && row->groups);
 }
 
 bool sl_search_schedule_splits(const char *schedule) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     return row && row->splits_backward;
 }
 
 bool sl_search_schedule_windowed(const char *schedule) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     return row && row->windowed;
 }
 
 const char *sl_search_mixed_schedule(void) {
     int rows, at = 0;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     while (at < rows && registry[at]->searched != SL_SEARCHED_MIXED)
         at++;
     SL_ASSERT(at < rows);

@@ -99,7 +99,7 @@ struct sl_sim {
     const struct sl_timeline *timeline;      /* NULL unless opts.timeline */
 };
 
-/* `sched` must have passed sl_sched_verify (sl_sched_build sees to it). SL_ERR_REFUSED when times
+/* `sched` must have passed sl_sched_verify (sl_schedules_build sees to it). SL_ERR_REFUSED when times
  * do not fit into 64 bits. */
 SL_MUST_CHECK sl_err sl_sim_run(struct sl_arena *arena, const struct sl_sched *sched,
                                 const struct sl_sim_opts *opts, const struct sl_sim **out);

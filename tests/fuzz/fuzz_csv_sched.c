@@ -2,6 +2,7 @@
  * survive a round trip. */
 #include "fuzz/meter.h"
 #include "interop/torch_csv.h"
+#include "lower/lower.h"
 #include "report/critical.h"
 #include "sim/sim.h"
 
@@ -13,7 +14,7 @@ static void check(struct sl_arena *arena, const struct sl_sched *passes) {
     struct sl_sched *sched, *again;
     const struct sl_sim *sim;
     struct sl_sim_opts opts = {.timeline = true};
-    if (sl_sched_lower(arena, passes, &sched) != SL_OK)
+    if (sl_lower_passes(arena, passes, &sched) != SL_OK)
         return;
     if (sl_sched_verify(sched) != SL_OK)
         return;

@@ -1,7 +1,8 @@
 /* .sched files: read, lower when they are passes, verify, write, read again: never a crash. */
 #include "fuzz/meter.h"
 #include "interop/send_buffers.h"
-#include "sched/given.h"
+#include "lower/lower.h"
+#include "schedules/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +28,13 @@ static void round_trip(const struct sl_sched *sched) {
 static void use(struct sl_arena *arena, const struct sl_sched *sched) {
     const struct sl_schedule *row;
     struct sl_sched *passes, *lowered;
-    if (sl_sched_given_row(arena, sched, &row) != SL_OK)
+    if (sl_schedules_given_row(arena, sched, &row) != SL_OK)
         return;
     for (int i = 1; i <= 4; i++) {
-        struct sl_sched_opts opts = {
+        struct sl_schedule_opts opts = {
             .row = row, .batch = sched->batch, .iters = i, .global_step = i % 2};
-        if (sl_sched_generate(arena, sched->plan, &opts, &passes) == SL_OK &&
-            sl_sched_lower(arena, passes, &lowered) == SL_OK)
+        if (sl_schedules_generate(arena, sched->plan, &opts, &passes) == SL_OK &&
+            sl_lower_passes(arena, passes, &lowered) == SL_OK)
             (void)!sl_sched_verify(lowered);
     }
 }
@@ -50,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (sched->lowered)
             (void)sl_interop_send_buffers(sched);
         if (!sched->lowered) {
-            err = sl_sched_lower(&arena, sched, &lowered);
+            err = sl_lower_passes(&arena, sched, &lowered);
             sched = lowered;
         }
         if (err == SL_OK && sl_sched_verify(sched) == SL_OK)

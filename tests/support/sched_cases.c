@@ -121,7 +121,7 @@ static const struct sl_plan *draw_dag(struct sl_arena *arena, struct dice *dice,
 
 /* One of the policies that serve the row's version rule, or none. */
 static void draw_policy(struct sl_arena *arena, struct dice *dice, const struct sl_schedule *row,
-                        struct sl_sched_opts *opts) {
+                        struct sl_schedule_opts *opts) {
     struct sl_policy_use *use = SL_NEW(arena, struct sl_policy_use, 1);
     must(sl_optim_policy_parse(sl_optim_policies[dice_below(dice, sl_optim_policy_count)]->name,
                                use));

@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_SCHED_CASES_H
 #define SL_TESTS_SCHED_CASES_H
 
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 struct dice { /* draws one after the other */
     uint64_t seed, stream, at;
@@ -11,7 +11,7 @@ int64_t dice_below(struct dice *dice, int64_t count);
 
 struct sched_case {
     const struct sl_plan *plan;
-    struct sl_sched_opts opts;
+    struct sl_schedule_opts opts;
 };
 
 /* `size` bounds stages and micro-batches. */

@@ -4,7 +4,7 @@
  * On threads and over ranks (tests/e2e/mpi_models_release.sh). SL_TEST_MODEL=gpt-tiny selects one
  * model and SL_TEST_WORKERS=8 one size, to split a long run. */
 #include "pipe/check.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "support/pipe_case.h"
 #include "support/ranks.h"
 
@@ -129,7 +129,7 @@ static void check_model(const struct model *model, int index, struct counts *cou
     static const int64_t batches[] = {8, 11}, micros[] = {8, 4};
     struct pipe_case c;
     int rows, number = index * 7;
-    const struct sl_schedule *const *schedules = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *schedules = sl_schedules_row_registry(&rows);
     pipe_case_open_zoo(&c, model->name, model->sets);
     for (int s = 0; s < rows; s++)
         for (int w = 0; w < SL_COUNT(workers) && schedules[s]->rule == SL_RULE_SYNC; w++)

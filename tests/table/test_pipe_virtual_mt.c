@@ -3,7 +3,7 @@
  * weights, optimizer state and losses of one worker, bit for bit. 200 of them with SL_TEST_FULL=1;
  * the two Vs and the crossing pairs in turn besides. */
 #include "pipe/check.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
 #include "support/sched_cases.h"
@@ -110,7 +110,7 @@ static int run_one(const struct sl_schedule *row, uint64_t at) {
 }
 
 static void run_row(const char *name, int64_t wanted) {
-    const struct sl_schedule *row = sl_sched_row_find(name);
+    const struct sl_schedule *row = sl_schedules_row_find(name);
     int64_t ran = 0;
     uint64_t at = 0;
     assert_non_null(row);

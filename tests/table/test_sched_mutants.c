@@ -217,7 +217,7 @@ static void test_mutants(void **state) {
     struct tally tallies[SL_COUNT(mutations)] = {{0}};
     int64_t wanted = test_count(100000), made = 0, rejected = 0, harmless = 0;
     int rows;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     (void)state;
     for (int64_t i = 0; made < wanted; i++) {
         struct sl_arena arena = {0};
@@ -225,7 +225,7 @@ static void test_mutants(void **state) {
         struct dice dice = {SEED, (uint64_t)i, 0};
         struct sched_case c = sched_case_draw(&arena, &dice, row, SIZE);
         const struct sl_sched *sched;
-        assert_int_equal(sl_sched_build(&arena, c.plan, &c.opts, &sched), SL_OK);
+        assert_int_equal(sl_schedules_build(&arena, c.plan, &c.opts, &sched), SL_OK);
         for (int j = 0; j < MUTANTS_PER_PLAN; j++)
             made += try_mutant(&dice, sched, tallies, row->name);
         sl_arena_free(&arena);

@@ -72,7 +72,7 @@ static void check_claims(struct sl_arena *arena, const struct sched_case *c,
     for (int i = 0; i < c->plan->seat_count; i++) {
         struct sl_claim claim;
         struct measured m = measure(sched, i);
-        assert_int_equal(sl_sched_row_claim(arena, c->plan, &c->opts, i, &claim), SL_OK);
+        assert_int_equal(sl_schedules_row_claim(arena, c->plan, &c->opts, i, &claim), SL_OK);
         int64_t versions = sched->pools[i][SL_POOL_WEIGHT].count;
         if (m.live > claim.live || versions > claim.versions || m.delay > claim.delay ||
             (is_exact(c, row) && !claim.live_bound && m.live != claim.live))
@@ -120,11 +120,11 @@ static bool has_one_size(const struct sl_plan *plan) {
 
 static void check_mixed(struct sl_arena *arena, const struct sched_case *c,
                         const struct sl_schedule *row, const struct sl_sched *sched) {
-    struct sl_sched_opts opts = c->opts;
+    struct sl_schedule_opts opts = c->opts;
     const struct sl_sched *other;
     opts.schedule = row->mixed->name;
     assert_true(row->mixed->any_micro_size);
-    assert_int_equal(sl_sched_build(arena, c->plan, &opts, &other), SL_OK);
+    assert_int_equal(sl_schedules_build(arena, c->plan, &opts, &other), SL_OK);
     if (!same_actions(sched, other))
         fail_msg("%s says that %s gives the same schedule for one micro-batch size", row->name,
                  row->mixed->name);
@@ -193,28 +193,28 @@ static const struct sl_plan *chain_of(struct sl_arena *arena, const struct sl_sc
 /* Which micro-batch sizes, counts and groups a row takes. */
 static void test_domain(void **state) {
     int rows;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     (void)state;
     for (int r = 0; r < rows; r++) {
         const struct sl_schedule *row = registry[r];
         struct sl_arena arena = {0};
         const struct sl_sched *sched, *grouped;
-        struct sl_sched_opts opts = {.schedule = row->name, .batch = 8};
+        struct sl_schedule_opts opts = {.schedule = row->name, .batch = 8};
         const struct sl_plan *mixed = chain_of(&arena, row, 2), *equal = chain_of(&arena, row, 1);
-        if ((sl_sched_build(&arena, mixed, &opts, &sched) == SL_OK) != row->any_micro_size)
+        if ((sl_schedules_build(&arena, mixed, &opts, &sched) == SL_OK) != row->any_micro_size)
             fail_msg("%s: any_micro_size is %d", row->name, row->any_micro_size);
         opts.batch = 5;
-        if ((sl_sched_build(&arena, equal, &opts, &sched) == SL_OK) == row->micros_divide)
+        if ((sl_schedules_build(&arena, equal, &opts, &sched) == SL_OK) == row->micros_divide)
             fail_msg("%s: micros_divide is %d", row->name, row->micros_divide);
         for (opts.batch = 1; opts.batch <= 4; opts.batch++)
             if (opts.batch % 2 == 0 || !row->micros_divide)
-                if ((sl_sched_build(&arena, equal, &opts, &sched) == SL_OK) !=
+                if ((sl_schedules_build(&arena, equal, &opts, &sched) == SL_OK) !=
                     (opts.batch >= 2 * row->micros_per_worker))
                     fail_msg("%s: micros_per_worker is %d", row->name, row->micros_per_worker);
         opts.batch = 8;
-        assert_int_equal(sl_sched_build(&arena, equal, &opts, &sched), SL_OK);
+        assert_int_equal(sl_schedules_build(&arena, equal, &opts, &sched), SL_OK);
         opts.group = 2;
-        if (row->groups && (sl_sched_build(&arena, equal, &opts, &grouped) != SL_OK ||
+        if (row->groups && (sl_schedules_build(&arena, equal, &opts, &grouped) != SL_OK ||
                             same_actions(sched, grouped)))
             fail_msg("%s: --group changes nothing", row->name);
         sl_arena_free(&arena);
@@ -224,7 +224,7 @@ static void test_domain(void **state) {
 /* Names in torch: a class is "Schedule" and the name that torchtitan looks it up by. */
 static void test_names(void **state) {
     int rows, mixed = 0;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     (void)state;
     for (int r = 0; r < rows; r++) {
         const struct sl_schedule *row = registry[r];
@@ -244,7 +244,7 @@ static void test_names(void **state) {
 
 static void test_rows(void **state) {
     int rows;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     int64_t count = test_count(10000), actions = 0;
     (void)state;
     for (int r = 0; r < rows; r++) {
@@ -254,7 +254,7 @@ static void test_rows(void **state) {
             struct dice dice = {SEED, (uint64_t)r, (uint64_t)i << 20};
             struct sched_case c = sched_case_draw(&arena, &dice, registry[r], SIZE);
             const struct sl_sched *sched;
-            sl_err err = sl_sched_build(&arena, c.plan, &c.opts, &sched);
+            sl_err err = sl_schedules_build(&arena, c.plan, &c.opts, &sched);
             if (err != SL_OK)
                 fail_msg("%s, seed %d, case %lld: %s", registry[r]->name, SEED, (long long)i,
                          sl_err_message());

@@ -9,22 +9,22 @@ count=0
 
 fresh() {
     rm -rf "${tree:?}"/*
-    mkdir -p "$tree"/src/{sched,optim,op,run}
-    cat >"$tree/src/sched/zb.c" <<'C'
-const struct sl_schedule sl_sched_zb_h1 = {
+    mkdir -p "$tree"/src/{schedules,optim,op,run}
+    cat >"$tree/src/schedules/zb.c" <<'C'
+const struct sl_schedule sl_schedules_zb_h1 = {
     .brief = "a",
     .name = "zb-h1",
 };
-const struct sl_schedule sl_sched_zb_v = {.name = "zb-v"};
+const struct sl_schedule sl_schedules_zb_v = {.name = "zb-v"};
 static int own(const char *x) { return strcmp(x, "zb-v"); }
 C
-    cat >"$tree/src/sched/stream.c" <<'C'
+    cat >"$tree/src/schedules/stream.c" <<'C'
 #define ROW(symbol, text, brief) \
-    const struct sl_schedule sl_sched_##symbol = {.name = text}
+    const struct sl_schedule sl_schedules_##symbol = {.name = text}
 ROW(2bw, "2bw", "no flush");
 C
-    cat >"$tree/src/sched/registry.c" <<'C'
-const struct sl_schedule *const rows[] = {&sl_sched_zb_h1};
+    cat >"$tree/src/schedules/registry.c" <<'C'
+const struct sl_schedule *const rows[] = {&sl_schedules_zb_h1};
 static int find(const char *x) { return strncmp(x, "zb-", 3); }
 C
     printf 'const struct sl_optimizer sl_optim_muon = {.name = "muon"};\n' >"$tree/src/optim/muon.c"

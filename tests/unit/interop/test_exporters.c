@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "graph/blocks.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
 
@@ -174,7 +174,7 @@ static void torchtitan_schedules(void **state) {
     struct pipe_case c;
     static const int layer_stage[LAYERS] = {0, 0, 1, 1, 2, 2, 3};
     int rows, named = 0;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     pipe_case_open_zoo(&c, "llama", llama);
     for (int r = 0; r < rows; r++) {
         struct sl_text text = {0};
@@ -193,7 +193,7 @@ static void torchtitan_schedules(void **state) {
         sl_text_free(&text);
     }
     assert_int_equal(named, 5);
-    const struct sl_schedule *row = sl_sched_row_find("dualpipe-v");
+    const struct sl_schedule *row = sl_schedules_row_find("dualpipe-v");
     struct sl_text text = {0};
     cut_layers(&c, layer_stage, 4);
     fold(&c, row);

@@ -8,6 +8,7 @@
 
 #include "interop/send_buffers.h"
 #include "interop/torch_csv.h"
+#include "lower/lower.h"
 #include "support/sched_cases.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@
 
 static void test_lowered(void **state) {
     int rows, built = 0;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     (void)state;
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < 10; c++) {
@@ -23,7 +24,7 @@ static void test_lowered(void **state) {
             struct sl_arena arena = {0};
             struct sched_case one = sched_case_draw(&arena, &dice, registry[r], 5);
             const struct sl_sched *sched;
-            if (sl_sched_build(&arena, one.plan, &one.opts, &sched) == SL_OK) {
+            if (sl_schedules_build(&arena, one.plan, &one.opts, &sched) == SL_OK) {
                 assert_int_equal(sl_interop_send_buffers(sched), 0);
                 built++;
             }
@@ -60,7 +61,7 @@ static void test_crossing(void **state) {
         assert_int_equal(read(&arena, cases[i].text, &sched), SL_OK);
         if (sched->buffers != cases[i].buffers)
             fail_msg("case %d: %d buffers", i, sched->buffers);
-        assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_OK);
+        assert_int_equal(sl_lower_passes(&arena, sched, &lowered), SL_OK);
         assert_int_equal(sl_sched_verify(lowered), SL_OK);
         assert_int_equal(lowered->buffers, cases[i].buffers);
         assert_int_equal(sl_interop_send_buffers(lowered), 0);

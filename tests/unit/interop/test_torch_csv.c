@@ -1,8 +1,9 @@
 /* PyTorch's schedule CSVs: torch's files import, verify and simulate; both dialects give the same
  * schedule; our output reads back; garbage is refused with its position. */
 #include "interop/torch_csv.h"
+#include "lower/lower.h"
 #include "sched/order.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 #include <dirent.h>
@@ -48,7 +49,7 @@ static const struct sl_sim *simulate(struct sl_arena *arena, const struct sl_sch
                                      struct sl_sched **lowered) {
     const struct sl_sim *sim = NULL;
     struct sl_sim_opts opts = {0};
-    if (sl_sched_lower(arena, passes, lowered) != SL_OK || sl_sched_verify(*lowered) != SL_OK ||
+    if (sl_lower_passes(arena, passes, lowered) != SL_OK || sl_sched_verify(*lowered) != SL_OK ||
         sl_sim_run(arena, *lowered, &opts, &sim) != SL_OK)
         fail_msg("%s", sl_err_message());
     return sim;
@@ -56,16 +57,16 @@ static const struct sl_sim *simulate(struct sl_arena *arena, const struct sl_sch
 
 /* Our schedule of the same sizes; torch's order may differ, but not its length. */
 static int64_t our_end(struct sl_arena *arena, const char *name, int p, int v, int m) {
-    const struct sl_schedule *row = sl_sched_row_find(name);
+    const struct sl_schedule *row = sl_schedules_row_find(name);
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim = NULL;
-    struct sl_sched_opts opts = {.schedule = name, .micros = m};
+    struct sl_schedule_opts opts = {.schedule = name, .micros = m};
     struct sl_sim_opts how = {0};
     if (!row)
         return -1;
     assert_int_equal(sl_plan_chain(arena, p * v, p, row->layout, &plan), SL_OK);
-    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(arena, plan, &opts, &sched), SL_OK);
     assert_int_equal(sl_sim_run(arena, sched, &how, &sim), SL_OK);
     return sim->end_ns;
 }
@@ -211,12 +212,12 @@ static void cannot_be_written(void **state) {
         struct sl_text text = {0};
         const struct sl_plan *plan;
         const struct sl_sched *sched;
-        struct sl_sched_opts opts = {.schedule = names[i], .micros = 4, .iters = 5};
-        sl_err err = i == 2
-                         ? sl_plan_dag(&arena, "a>b,a>c,b>d,c>d", 0, &plan)
-                         : sl_plan_chain(&arena, 4, 4, sl_sched_row_find(names[i])->layout, &plan);
+        struct sl_schedule_opts opts = {.schedule = names[i], .micros = 4, .iters = 5};
+        sl_err err =
+            i == 2 ? sl_plan_dag(&arena, "a>b,a>c,b>d,c>d", 0, &plan)
+                   : sl_plan_chain(&arena, 4, 4, sl_schedules_row_find(names[i])->layout, &plan);
         assert_int_equal(err, SL_OK);
-        assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+        assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_OK);
         assert_int_equal(sl_interop_torch_csv_write(sched, false, &text), SL_ERR_REFUSED);
         sl_text_free(&text);
         sl_arena_free(&arena);

@@ -3,9 +3,10 @@
  * Asynchronous files against the plain loop of versions. On threads and over ranks
  * (tests/e2e/own_ranks_release.sh). */
 #include "interop/torch_csv.h"
+#include "lower/lower.h"
 #include "pipe/check.h"
-#include "sched/given.h"
 #include "sched/order.h"
+#include "schedules/given.h"
 #include "support/async_loop.h"
 #include "support/free_sched.h"
 #include "support/pipe_models.h"
@@ -72,7 +73,7 @@ static void read_file(struct own *o, bool csv) {
         free_sched_text(&o->sched, &text);
         must(sl_sched_read(&o->arena, "free.sched", text.at, text.length, &file));
     }
-    must(sl_sched_given_row(&o->arena, file, &o->row));
+    must(sl_schedules_given_row(&o->arena, file, &o->row));
     o->what = sl_arena_dup(&o->arena, text.at, text.length);
     sl_text_free(&text);
 }
@@ -87,13 +88,13 @@ static void limit(struct own *o, const int64_t *memory) {
 static void limit_to_given_order(struct own *o) {
     const struct sl_plan *plan = o->model.plan;
     int64_t *memory = SL_NEW(&o->arena, int64_t, plan->worker_count);
-    struct sl_sched_opts opts = {.row = o->row, .batch = o->config.batch};
+    struct sl_schedule_opts opts = {.row = o->row, .batch = o->config.batch};
     struct sl_sched *passes, *lowered;
     for (int w = 0; w < plan->worker_count; w++)
         memory[w] = 1;
     limit(o, memory);
-    must(sl_sched_generate(&o->arena, o->plan, &opts, &passes));
-    must(sl_sched_lower(&o->arena, passes, &lowered));
+    must(sl_schedules_generate(&o->arena, o->plan, &opts, &passes));
+    must(sl_lower_passes(&o->arena, passes, &lowered));
     int64_t *enough = SL_NEW(&o->arena, int64_t, plan->worker_count);
     for (int w = 0; w < plan->worker_count; w++)
         enough[w] = sl_sched_worker_bytes(lowered, w);
@@ -152,9 +153,9 @@ static struct sl_pipe_config pipe_of(const struct own *o) {
 
 /* Does the schedule that runs add in ascending order? Running statistics add up in forwards. */
 static bool is_ordered(struct own *o) {
-    struct sl_sched_opts opts = {.row = o->row, .batch = o->config.batch, .iters = LOOP_STEPS};
+    struct sl_schedule_opts opts = {.row = o->row, .batch = o->config.batch, .iters = LOOP_STEPS};
     const struct sl_sched *sched;
-    must(sl_sched_build(&o->arena, o->plan, &opts, &sched));
+    must(sl_schedules_build(&o->arena, o->plan, &opts, &sched));
     struct sl_sched_order order = sl_sched_order_of(sched);
     o->restored = order.gradients;
     return order.gradients && (order.forwards || o->model.graph->states.count == 0);
@@ -252,7 +253,7 @@ static void check_stream(const struct pipe_case *c, const struct sl_train_config
     }
     free_stream_text(rule, stages, micros, window, &text);
     must(sl_sched_read(&arena, "stream.sched", text.at, text.length, &file));
-    must(sl_sched_given_row(&arena, file, &row));
+    must(sl_schedules_given_row(&arena, file, &row));
     struct loop l = {
         .config = config, .stage_of = c->stage_of, .stages = stages, .height = heights};
     struct sl_pipe_config pc = {.train = config,

@@ -2,6 +2,7 @@
  * every policy x optimizer, on chains and graphs of stages; and identities that the policies
  * must keep. */
 #include "run/train.h"
+#include "schedules/schedule.h"
 #include "support/async_loop.h"
 #include "support/pipe_models.h"
 
@@ -326,10 +327,10 @@ static void test_memory(void **state) {
                                             .plan = c.plan,
                                             .stage_of = c.stage_of,
                                             .schedule = schedules[r]};
-                struct sl_sched_opts opts = {
+                struct sl_schedule_opts opts = {
                     .schedule = schedules[r], .batch = 4, .iters = STEPS, .policy = &config.policy};
                 assert_int_equal(sl_pipe_open(&pc, &pipe), SL_OK);
-                assert_int_equal(sl_sched_build(&arena, c.plan, &opts, &sched), SL_OK);
+                assert_int_equal(sl_schedules_build(&arena, c.plan, &opts, &sched), SL_OK);
                 for (int s = 0; s < 4; s++) {
                     const struct sl_worker *w = sl_pipe_worker(pipe, s);
                     const struct sl_program *program = w->programs[SL_WORKER_FULL];

@@ -178,9 +178,9 @@ static struct sl_text sched_text(struct sl_arena *arena, const struct sl_plan *p
                                  const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_sched *sched;
     struct sl_text text = {0};
-    struct sl_sched_opts opts = {
+    struct sl_schedule_opts opts = {
         .schedule = plan->schedule, .batch = plan->batch, .iters = 1, .dur_ns = dur};
-    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(arena, plan, &opts, &sched), SL_OK);
     sl_sched_write(sched, &text);
     return text;
 }

@@ -1,6 +1,6 @@
 /* Two timelines on one page: names of files tell them apart, and both show as many steps. */
 #include "report/compare.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 #include <setjmp.h>
@@ -15,13 +15,13 @@ static void draw(struct sl_arena *arena, const char *name, int64_t iters, struct
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
-    struct sl_sched_opts opts = {.schedule = name, .micros = 4, .iters = iters};
+    struct sl_schedule_opts opts = {.schedule = name, .micros = 4, .iters = iters};
     static const struct sl_sim_links links = {.latency_ns = 3};
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * 3);
     assert_int_equal(sl_plan_chain(arena, 3, 3, SL_LAYOUT_LOOP, &plan), SL_OK);
     assert_int_equal(sl_sim_costs(plan, "F=101,I=103,W=107,B=211,STEP=17", dur), SL_OK);
     opts.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
-    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(arena, plan, &opts, &sched), SL_OK);
     struct sl_sim_opts how = {.timeline = true, .net = sl_sim_uniform(&links)};
     assert_int_equal(sl_sim_run(arena, sched, &how, &sim), SL_OK);
     sl_report_picture_build(arena, sim->timeline, name, "for a test", out);

@@ -2,7 +2,7 @@
  * still has almost no gap. Measured timelines are simulated ones with every start a little late. */
 #include "base/rng.h"
 #include "report/critical.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void check(const char *name, int stages, bool global_step, uint64_t seed)
     const struct sl_sim *sim;
     struct sl_critical path;
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(&arena, (int64_t)sizeof *dur * stages);
-    struct sl_sched_opts opts = {
+    struct sl_schedule_opts opts = {
         .schedule = name, .micros = 4, .iters = 20, .global_step = global_step};
     assert_int_equal(sl_plan_chain(&arena, stages, stages, SL_LAYOUT_LOOP, &plan), SL_OK);
     /* one slow stage: the others wait, but the path need not */
@@ -44,7 +44,7 @@ static void check(const char *name, int stages, bool global_step, uint64_t seed)
     for (int k = 0; k < SL_KIND_COUNT; k++)
         dur[(int)seed % stages][k] *= 2;
     opts.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_OK);
     struct sl_sim_opts how = {.timeline = true};
     assert_int_equal(sl_sim_run(&arena, sched, &how, &sim), SL_OK);
     struct sl_timeline measured = *sim->timeline;
@@ -68,7 +68,7 @@ static void measured_paths_have_no_gap(void **state) {
     for (int i = 0; i < SL_COUNT(names); i++)
         for (int stages = 1; stages <= 4; stages++)
             for (uint64_t seed = 0; seed < 3; seed++) {
-                const struct sl_schedule *row = sl_sched_row_find(names[i]);
+                const struct sl_schedule *row = sl_schedules_row_find(names[i]);
                 assert_non_null(row);
                 check(names[i], stages, false, seed);
                 if (row->rule != SL_RULE_SYNC)

@@ -2,6 +2,7 @@
  * is bounded. */
 #include "report/dashboard.h"
 #include "sched/sched.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 #include <math.h>
@@ -80,8 +81,8 @@ static void test_room(void **state) {
     int tried = 0;
     (void)state;
     assert_int_equal(sl_plan_chain(&arena, 17, 17, SL_LAYOUT_LOOP, &plan), SL_OK);
-    struct sl_sched_opts opts = {.schedule = "1f1b", .micros = 5};
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+    struct sl_schedule_opts opts = {.schedule = "1f1b", .micros = 5};
+    assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_OK);
     assert_int_equal(sl_sim_run(&arena, sched, &(struct sl_sim_opts){.timeline = true}, &sim),
                      SL_OK);
     sl_report_picture_build(&arena, sim->timeline, "", "", &lanes);

@@ -1,7 +1,7 @@
 /* Pictures: drawn spans are the simulated ones; a trace reads back as the same picture; bad traces
  * are refused. */
 #include "report/picture.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 #include "support/sched_cases.h"
 
@@ -19,13 +19,13 @@ static void draw(struct sl_arena *arena, const char *name, int p, int64_t m,
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
-    const struct sl_schedule *row = sl_sched_row_find(name);
-    struct sl_sched_opts opts = {.schedule = name, .micros = m};
+    const struct sl_schedule *row = sl_schedules_row_find(name);
+    struct sl_schedule_opts opts = {.schedule = name, .micros = m};
     static const struct sl_sim_links links = {.latency_ns = 1};
     struct sl_sim_opts how = {.timeline = true, .net = sl_sim_uniform(&links)};
     assert_int_equal(sl_plan_chain(arena, row->layout_chunks ? 2 * p : p, p, row->layout, &plan),
                      SL_OK);
-    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(arena, plan, &opts, &sched), SL_OK);
     assert_int_equal(sl_sim_run(arena, sched, &how, &sim), SL_OK);
     sl_report_picture_build(arena, sim->timeline, name, "for a test", out);
     for (int w = 0; w < p; w++)

@@ -3,7 +3,7 @@
 #include "graph/model.h"
 #include "graph/stats.h"
 #include "op/registry.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "support/pipe_case.h"
 
 #include <setjmp.h>
@@ -122,8 +122,8 @@ static void planner_and_verifier_agree(void **state) {
         config.batch -= config.batch % config.micros; /* a plan has full micro-batches only */
         config.threads = 2;
         pipe_case_cut(&c, &config, 1, NULL);
-        struct sl_sched_opts opts = {.schedule = "1f1b", .batch = config.batch, .iters = 2};
-        if (sl_sched_build(&arena, c.plan, &opts, &sched) != SL_OK)
+        struct sl_schedule_opts opts = {.schedule = "1f1b", .batch = config.batch, .iters = 2};
+        if (sl_schedules_build(&arena, c.plan, &opts, &sched) != SL_OK)
             fail_msg("row %d: %s", i, sl_err_message());
         assert_int_equal(sl_run_train_open(&config, &train), SL_OK);
         struct sl_stage_bytes bytes = sl_run_train_bytes(train);

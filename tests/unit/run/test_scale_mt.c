@@ -3,6 +3,7 @@
  * and choose the same scales. */
 #include "pipe/check.h"
 #include "sched/lag.h"
+#include "schedules/schedule.h"
 #include "support/data_files.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
@@ -154,9 +155,9 @@ static void overflow(void **state) {
                                     .stage_of = c.stage_of,
                                     .schedule = schedules[s],
                                     .global_step = true};
-        struct sl_sched_opts opts = {
+        struct sl_schedule_opts opts = {
             .schedule = schedules[s], .batch = 4, .iters = STEPS, .global_step = true};
-        SL_TEST_OK(sl_sched_build(&arena, c.plan, &opts, &sched));
+        SL_TEST_OK(sl_schedules_build(&arena, c.plan, &opts, &sched));
         int lag = sl_sched_decision_lag(sched);
         assert_int_equal(lag > 0, s >= 2);
         SL_TEST_OK(sl_pipe_open(&pc, &pipe));

@@ -113,12 +113,12 @@ static bool is_inside(const struct sl_sched *sched, const int64_t *at) {
 
 static void check_longer(struct sl_arena *arena, const struct sched_case *c,
                          const struct sl_sched *sched, int32_t version, const int64_t *at) {
-    struct sl_sched_opts opts = c->opts;
+    struct sl_schedule_opts opts = c->opts;
     const struct sl_sched *longer;
     int64_t *other = SL_NEW(arena, int64_t, c->plan->worker_count);
     opts.iters += 7;
     if (!is_inside(sched, at) || sched->reps < 3 ||
-        sl_sched_build(arena, c->plan, &opts, &longer) != SL_OK)
+        sl_schedules_build(arena, c->plan, &opts, &longer) != SL_OK)
         return;
     assert_int_equal(sl_sched_cut(longer, version, other), SL_OK);
     assert_true(sl_pipe_cut_hash(longer, other) == sl_pipe_cut_hash(sched, at));
@@ -136,7 +136,7 @@ static void check_case(struct sl_arena *arena, struct dice *dice, const struct s
     int64_t *at = SL_NEW(arena, int64_t, count), *last = SL_NEW(arena, int64_t, count);
     c.opts.last_batch = 0;
     c.opts.iters = 1 + dice_below(dice, 60);
-    if (sl_sched_build(arena, c.plan, &c.opts, &sched) != SL_OK)
+    if (sl_schedules_build(arena, c.plan, &c.opts, &sched) != SL_OK)
         return;
     for (int32_t v = 1; v <= sched->iters; v += 1 + (int32_t)dice_below(dice, 9)) {
         if (sl_sched_cut(sched, v, at) != SL_OK) {
@@ -164,7 +164,7 @@ static void check_case(struct sl_arena *arena, struct dice *dice, const struct s
 static void test_cuts(void **state) {
     struct counts counts = {0};
     int rows, count = (int)test_count(CASES);
-    const struct sl_schedule *const *row = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *row = sl_schedules_row_registry(&rows);
     (void)state;
     for (int i = 0; i < count; i++) {
         struct sl_arena arena = {0};

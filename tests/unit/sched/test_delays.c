@@ -1,7 +1,7 @@
 /* The delays of schedules against the formulas of the papers: published ones without a global step,
  * larger ones with it, except in 2bw. */
 #include "sched/lag.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,10 +19,10 @@ static void delays_of(const char *schedule, int stages, int64_t micros, bool glo
     struct sl_arena arena = {0};
     const struct sl_plan *plan;
     const struct sl_sched *sched;
-    struct sl_sched_opts opts = {
+    struct sl_schedule_opts opts = {
         .schedule = schedule, .micros = micros, .iters = ITERS, .global_step = global_step};
     assert_int_equal(sl_plan_chain(&arena, stages, stages, SL_LAYOUT_LOOP, &plan), SL_OK);
-    if (sl_sched_build(&arena, plan, &opts, &sched) != SL_OK)
+    if (sl_schedules_build(&arena, plan, &opts, &sched) != SL_OK)
         fail_msg("%s: %s", schedule, sl_err_message());
     sl_sched_delays(sched, out);
     sl_arena_free(&arena);
@@ -31,7 +31,7 @@ static void delays_of(const char *schedule, int stages, int64_t micros, bool glo
 /* On average over the micro-batches of a step a stage of height h is h/m steps behind; 2bw is one
  * step behind on every stage, vsync as far as the entry. */
 static double published(const char *schedule, int stages, int stage, int64_t micros) {
-    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    const struct sl_schedule *row = sl_schedules_row_find(schedule);
     int edges = row->rule == SL_RULE_VSYNC ? stages - 1 : stages - 1 - stage;
     return row->rule == SL_RULE_SYNC  ? 0
            : row->rule == SL_RULE_2BW ? 1
@@ -45,7 +45,7 @@ static void test_published(void **state) {
         for (int stages = 1; stages <= STAGES; stages++)
             for (int64_t m = 1; m <= 9; m++) {
                 double own[STAGES], global[STAGES];
-                const struct sl_schedule *row = sl_sched_row_find(names[n]);
+                const struct sl_schedule *row = sl_schedules_row_find(names[n]);
                 if (row->rule == SL_RULE_2BW && m < stages - 1) /* it has fewer in flight */
                     continue;
                 delays_of(names[n], stages, m, false, own);
@@ -55,7 +55,8 @@ static void test_published(void **state) {
                     if (fabs(own[s] - want) > 1e-9)
                         fail_msg("%s, %d stages, m = %lld: stage %d is %g steps behind, not %g",
                                  names[n], stages, (long long)m, s, own[s], want);
-                    bool same = fabs(global[s] - want) < 1e-9, free = sl_sched_row_is_global(row);
+                    bool same = fabs(global[s] - want) < 1e-9,
+                         free = sl_schedules_row_is_global(row);
                     if (free != same || global[s] < want - 1e-9)
                         fail_msg("%s, %d stages, m = %lld: stage %d is %g steps behind with a "
                                  "global step, published %g",

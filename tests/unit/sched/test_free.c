@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "lower/lower.h"
 #include "sched/order.h"
 #include "support/free_sched.h"
 #include "support/symbolic.h"
@@ -30,7 +31,7 @@ static void judge(const struct free_sched *s, struct counts *counts) {
     if (sl_sched_read(&arena, "free.sched", text.at, text.length, &sched) != SL_OK)
         fail_msg("%s\n%s", sl_err_message(), text.at);
     bool accepted =
-        sl_sched_lower(&arena, sched, &lowered) == SL_OK && sl_sched_verify(lowered) == SL_OK;
+        sl_lower_passes(&arena, sched, &lowered) == SL_OK && sl_sched_verify(lowered) == SL_OK;
     if (accepted)
         broken = symbolic_judge(lowered);
     if (accepted && (why || broken))

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "lower/lower.h"
 #include "sched/order.h"
 #include "support/sched_cases.h"
 #include "support/symbolic.h"
@@ -17,7 +18,7 @@ static struct sl_sched *passes(struct sl_arena *arena, const int *order, int mic
                                const int64_t *memory, int32_t iters) {
     const struct sl_plan *plan;
     struct sl_sched *sched;
-    struct sl_sched_opts opts = {.schedule = "gpipe", .micros = micros, .iters = iters};
+    struct sl_schedule_opts opts = {.schedule = "gpipe", .micros = micros, .iters = iters};
     assert_int_equal(sl_plan_chain(arena, 2, 2, SL_LAYOUT_LOOP, &plan), SL_OK);
     struct sl_plan draft = *plan;
     struct sl_stage stages[2] = {plan->stages[0], plan->stages[1]};
@@ -25,7 +26,7 @@ static struct sl_sched *passes(struct sl_arena *arena, const int *order, int mic
     draft.stages = stages;
     draft.memory_bytes = memory;
     assert_int_equal(sl_plan_build(arena, &draft, &plan), SL_OK);
-    assert_int_equal(sl_sched_generate(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_generate(arena, plan, &opts, &sched), SL_OK);
     for (int w = 0; w < 2; w++)
         for (int i = 0; i < micros; i++)
             sched->lists[SL_PERIOD][w].at[micros + i].micro = order[i];
@@ -45,7 +46,7 @@ static void test_restored(void **state) {
         int inputs = 0;
         assert_int_equal(sl_sched_order_of(given).gradients, cases[c].inputs == 0);
         assert_int_equal(sl_sched_order_restore(&arena, given) != NULL, cases[c].inputs > 0);
-        assert_int_equal(sl_sched_lower(&arena, given, &out), SL_OK);
+        assert_int_equal(sl_lower_passes(&arena, given, &out), SL_OK);
         assert_int_equal(sl_sched_verify(out), SL_OK);
         assert_null(symbolic_judge(out));
         assert_true(sl_sched_order_of(out).gradients);
@@ -63,14 +64,14 @@ static void test_memory(void **state) {
     struct sl_arena arena = {0};
     struct sl_sched *given = passes(&arena, lifo, 4, NULL, 2), *out;
     (void)state;
-    assert_int_equal(sl_sched_lower(&arena, given, &out), SL_OK);
+    assert_int_equal(sl_lower_passes(&arena, given, &out), SL_OK);
     int64_t memory[] = {sl_sched_worker_bytes(out, 0), sl_sched_worker_bytes(out, 1)};
     given = passes(&arena, lifo, 4, memory, 2);
-    assert_int_equal(sl_sched_lower(&arena, given, &out), SL_OK);
+    assert_int_equal(sl_lower_passes(&arena, given, &out), SL_OK);
     assert_true(sl_sched_order_of(out).gradients);
     memory[1] -= 100;
     given = passes(&arena, lifo, 4, memory, 2);
-    assert_int_equal(sl_sched_lower(&arena, given, &out), SL_OK);
+    assert_int_equal(sl_lower_passes(&arena, given, &out), SL_OK);
     struct sl_sched_order order = sl_sched_order_of(out);
     assert_false(order.gradients);
     assert_true(order.forwards);
@@ -92,7 +93,7 @@ static void test_once(void **state) {
     struct sl_sched *given = passes(&arena, twice, 4, NULL, 1), *out;
     (void)state;
     assert_null(sl_sched_order_restore(&arena, given));
-    assert_int_equal(sl_sched_lower(&arena, given, &out), SL_ERR_REFUSED);
+    assert_int_equal(sl_lower_passes(&arena, given, &out), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "runs twice"));
     sl_arena_free(&arena);
 }
@@ -106,7 +107,7 @@ static void test_forwards(void **state) {
     for (int w = 0; w < 2; w++)
         for (int i = 0; i < 2; i++)
             given->lists[SL_PERIOD][w].at[i].micro = 1 - i;
-    assert_int_equal(sl_sched_lower(&arena, given, &out), SL_OK);
+    assert_int_equal(sl_lower_passes(&arena, given, &out), SL_OK);
     assert_int_equal(sl_sched_verify(out), SL_OK);
     assert_true(sl_sched_order_of(out).gradients);
     assert_false(sl_sched_order_of(out).forwards);

@@ -1,6 +1,7 @@
 /* Prediction distances: the tables of SpecTrain (Chen et al. 2018) and XPipe (Guan et al. 2019), an
  * audit of versions on chains and graphs, memory, and refusals. */
 #include "sched/deps.h"
+#include "schedules/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,11 +48,12 @@ static const struct sl_sched *build(struct sl_arena *arena, const struct sl_plan
     struct sl_policy_use use;
     const struct sl_sched *sched;
     assert_int_equal(sl_optim_policy_parse(policy, &use), SL_OK);
-    struct sl_sched_opts opts = {.schedule = strcmp(policy, "2bw-predict") == 0 ? "2bw" : "async",
-                                 .micros = micros,
-                                 .iters = iters,
-                                 .policy = &use};
-    if (sl_sched_build(arena, plan, &opts, &sched) != SL_OK)
+    struct sl_schedule_opts opts = {.schedule =
+                                        strcmp(policy, "2bw-predict") == 0 ? "2bw" : "async",
+                                    .micros = micros,
+                                    .iters = iters,
+                                    .policy = &use};
+    if (sl_schedules_build(arena, plan, &opts, &sched) != SL_OK)
         fail_msg("%s: %s", policy, sl_err_message());
     return sched;
 }
@@ -153,8 +155,8 @@ static void expect_no(const char *schedule, const char *policy, const char *why)
     const struct sl_sched *sched;
     assert_int_equal(sl_optim_policy_parse(policy, &use), SL_OK);
     assert_int_equal(sl_plan_chain(&arena, 3, 3, SL_LAYOUT_LOOP, &plan), SL_OK);
-    struct sl_sched_opts opts = {.schedule = schedule, .micros = 3, .policy = &use};
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_ERR_REFUSED);
+    struct sl_schedule_opts opts = {.schedule = schedule, .micros = 3, .policy = &use};
+    assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), why))
         fail_msg("'%s' is not in: %s", why, sl_err_message());
     sl_arena_free(&arena);

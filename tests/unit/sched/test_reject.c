@@ -6,7 +6,8 @@
 
 #include <cmocka.h>
 
-#include "sched/schedule.h"
+#include "lower/lower.h"
+#include "schedules/schedule.h"
 #include "support/sched_cases.h"
 
 #include <string.h>
@@ -15,9 +16,9 @@ static struct sl_sched *build(struct sl_arena *arena, const char *schedule, int 
                               int iters) {
     const struct sl_plan *plan;
     const struct sl_sched *sched;
-    struct sl_sched_opts opts = {.schedule = schedule, .micros = micros, .iters = iters};
+    struct sl_schedule_opts opts = {.schedule = schedule, .micros = micros, .iters = iters};
     assert_int_equal(sl_plan_chain(arena, stages, stages, SL_LAYOUT_LOOP, &plan), SL_OK);
-    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(arena, plan, &opts, &sched), SL_OK);
     return sched_copy(arena, sched);
 }
 
@@ -105,14 +106,14 @@ static void test_memory(void **state) {
     assert_int_equal(sl_plan_build(&arena, &draft, &sched->plan), SL_OK);
     refused(sched, "worker 1 needs");
     /* built for that limit: worker 1 posts its receives later, with a buffer less */
-    struct sl_sched_opts opts = {.schedule = "1f1b", .micros = 4};
+    struct sl_schedule_opts opts = {.schedule = "1f1b", .micros = 4};
     const struct sl_sched *late;
-    assert_int_equal(sl_sched_build(&arena, sched->plan, &opts, &late), SL_OK);
+    assert_int_equal(sl_schedules_build(&arena, sched->plan, &opts, &late), SL_OK);
     assert_true(sl_sched_worker_bytes(late, 1) < sl_sched_worker_bytes(sched, 1));
     assert_int_equal(sl_sched_worker_bytes(late, 0), exact[0]);
     exact[1] = sl_sched_worker_bytes(late, 1) - 1;
     assert_int_equal(sl_plan_build(&arena, &draft, &sched->plan), SL_OK);
-    assert_int_equal(sl_sched_build(&arena, sched->plan, &opts, &late), SL_ERR_REFUSED);
+    assert_int_equal(sl_schedules_build(&arena, sched->plan, &opts, &late), SL_ERR_REFUSED);
     sl_arena_free(&arena);
 }
 
@@ -131,7 +132,7 @@ static void test_not_periodic(void **state) {
 
 static void test_text(void **state) {
     int rows;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     (void)state;
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < 20; i++) {
@@ -140,8 +141,8 @@ static void test_text(void **state) {
             struct sched_case c = sched_case_draw(&arena, &dice, registry[r], 5);
             struct sl_sched *passes, *lowered, *again;
             struct sl_text one = {0}, two = {0}, three = {0};
-            if (sl_sched_generate(&arena, c.plan, &c.opts, &passes) != SL_OK ||
-                sl_sched_lower(&arena, passes, &lowered) != SL_OK)
+            if (sl_schedules_generate(&arena, c.plan, &c.opts, &passes) != SL_OK ||
+                sl_lower_passes(&arena, passes, &lowered) != SL_OK)
                 fail_msg("%s %d: %s", registry[r]->name, i, sl_err_message());
             sl_sched_write(lowered, &one);
             assert_int_equal(sl_sched_read(&arena, "x", one.at, one.length, &again), SL_OK);
@@ -152,7 +153,7 @@ static void test_text(void **state) {
             /* passes only: read, lowered, the same program */
             sl_sched_write(passes, &three);
             assert_int_equal(sl_sched_read(&arena, "x", three.at, three.length, &again), SL_OK);
-            assert_int_equal(sl_sched_lower(&arena, again, &lowered), SL_OK);
+            assert_int_equal(sl_lower_passes(&arena, again, &lowered), SL_OK);
             two.length = 0;
             sl_sched_write(lowered, &two);
             assert_string_equal(one.at, two.at);
@@ -200,15 +201,15 @@ static void test_own(void **state) {
         "worker 1\nperiod\nF b 0\nB b 0\nF b 1\nI b 1\nW b 1\n";
     (void)state;
     assert_int_equal(sl_sched_read(&arena, "x", text, strlen(text), &sched), SL_OK);
-    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_OK);
+    assert_int_equal(sl_lower_passes(&arena, sched, &lowered), SL_OK);
     assert_int_equal(sl_sched_verify(lowered), SL_OK);
     sched->lists[SL_PERIOD][1].count--; /* without W */
-    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_ERR_REFUSED);
+    assert_int_equal(sl_lower_passes(&arena, sched, &lowered), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "micro-batch 1 never runs W"));
     sched->lists[SL_PERIOD][1].count++;
     swap(&sched->lists[SL_PERIOD][0].at[1], &sched->lists[SL_PERIOD][0].at[2]);
     swap(&sched->lists[SL_PERIOD][1].at[1], &sched->lists[SL_PERIOD][1].at[2]); /* F F B */
-    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_ERR_REFUSED);
+    assert_int_equal(sl_lower_passes(&arena, sched, &lowered), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "deadlock: cycle of waits: worker"));
     sl_arena_free(&arena);
 }

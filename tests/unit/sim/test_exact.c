@@ -5,7 +5,7 @@
  * pinned, and the formula is checked where its assumption holds.
  */
 #include "base/text.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static const struct sl_plan *with_bytes(struct sl_arena *arena, const struct sl_
 
 /* False: outside the schedule's domain. */
 static bool play(struct run *run, const char *name, int p, int64_t m, int ratio, int64_t iters) {
-    const struct sl_schedule *row = sl_sched_row_find(name);
+    const struct sl_schedule *row = sl_schedules_row_find(name);
     int stages = row->layout_chunks ? 2 * p : p;
     *run = (struct run){.F = ratios[ratio][0],
                         .I = ratios[ratio][1],
@@ -74,12 +74,12 @@ static bool play(struct run *run, const char *name, int p, int64_t m, int ratio,
         dur[i][SL_BACKWARD_WEIGHT] = run->W;
         dur[i][SL_BACKWARD] = run->B;
     }
-    struct sl_sched_opts opts = {.schedule = name,
-                                 .micros = m,
-                                 .iters = iters,
-                                 .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+    struct sl_schedule_opts opts = {.schedule = name,
+                                    .micros = m,
+                                    .iters = iters,
+                                    .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
     const struct sl_sched *sched;
-    if (sl_sched_build(&run->arena, run->plan, &opts, &sched) != SL_OK) {
+    if (sl_schedules_build(&run->arena, run->plan, &opts, &sched) != SL_OK) {
         sl_arena_free(&run->arena);
         return false;
     }

@@ -6,7 +6,7 @@
  * workers. It ignores sends, receives and buffers, so it is a lower bound for any lowering; the
  * simulation of the lowered program must equal it to the nanosecond. */
 #include "base/text.h"
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 #include "sim/sim.h"
 
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static int64_t cases;
 
 static void meet(const char *name, int workers, int64_t micros, int64_t latency, bool early) {
     struct sl_arena arena = {0};
-    const struct sl_schedule *row = sl_sched_row_find(name);
+    const struct sl_schedule *row = sl_schedules_row_find(name);
     int stages = row->layout == SL_LAYOUT_V || row->layout_chunks ? 2 * workers : workers;
     const struct sl_plan *plan;
     const struct sl_sched *sched;
@@ -74,10 +74,10 @@ static void meet(const char *name, int workers, int64_t micros, int64_t latency,
         dur[i][SL_BACKWARD_WEIGHT] = W_NS;
         dur[i][SL_BACKWARD] = I_NS + W_NS;
     }
-    struct sl_sched_opts opts = {
+    struct sl_schedule_opts opts = {
         .schedule = name, .micros = micros, .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
     assert_int_equal(sl_plan_chain(&arena, stages, workers, row->layout, &plan), SL_OK);
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_OK);
     struct sl_sim_opts how = {.net = sl_sim_uniform(&links)};
     assert_int_equal(sl_sim_run(&arena, sched, &how, &sim), SL_OK);
     int64_t bound = longest_path(sched, latency);
@@ -130,18 +130,18 @@ static void test_repeats(void **state) {
             for (int i = 0; i < p; i++)
                 for (int k = 0; k < SL_KIND_COUNT; k++)
                     dur[i][k] = k == SL_BACKWARD ? I_NS + W_NS + i : F_NS + i;
-            struct sl_sched_opts opts = {.schedule = "2bw",
-                                         .micros = 16,
-                                         .iters = 1000,
-                                         .slack = 1,
-                                         .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+            struct sl_schedule_opts opts = {.schedule = "2bw",
+                                            .micros = 16,
+                                            .iters = 1000,
+                                            .slack = 1,
+                                            .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
             struct sl_sim_links links = {.latency_ns = 7,
                                          .bytes_per_s = 40000000, /* 25 ns a message */
                                          .early = how & 1,
                                          .sharing = how & 2 ? SL_SHARE_WORKER : SL_SHARE_NONE};
             struct sl_sim_opts play = {.net = sl_sim_uniform(&links)};
             assert_int_equal(sl_plan_chain(&arena, p, p, SL_LAYOUT_LOOP, &plan), SL_OK);
-            assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+            assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_OK);
             assert_int_equal(sl_sim_run(&arena, sched, &play, &sim), SL_OK);
             if (sim->played_reps > 60)
                 fail_msg("%d workers, %s ports, receives %s: %d repetitions are played", p,
@@ -151,14 +151,14 @@ static void test_repeats(void **state) {
         }
 }
 
-static int64_t step_with(const struct sl_plan *plan, struct sl_sched_opts opts, int64_t slack) {
+static int64_t step_with(const struct sl_plan *plan, struct sl_schedule_opts opts, int64_t slack) {
     struct sl_arena arena = {0};
     const struct sl_sched *sched;
     const struct sl_sim *sim;
     struct sl_sim_links links = {.latency_ns = W_NS / 2, .early = true};
     struct sl_sim_opts play = {.net = sl_sim_uniform(&links)};
     opts.slack = slack;
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_OK);
     assert_int_equal(sl_sim_run(&arena, sched, &play, &sim), SL_OK);
     int64_t step_ns = sim->step_ns;
     sl_arena_free(&arena);
@@ -178,12 +178,12 @@ static void test_own_slack(void **state) {
                 dur[i][SL_FORWARD] = F_NS;
                 dur[i][SL_BACKWARD] = I_NS + W_NS;
             }
-            struct sl_sched_opts opts = {.schedule = "2bw",
-                                         .micros = m,
-                                         .iters = 32,
-                                         .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+            struct sl_schedule_opts opts = {.schedule = "2bw",
+                                            .micros = m,
+                                            .iters = 32,
+                                            .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
             assert_int_equal(sl_plan_chain(&arena, p, p, SL_LAYOUT_LOOP, &plan), SL_OK);
-            int64_t own = step_with(plan, opts, sl_sched_row_slack(plan, &opts));
+            int64_t own = step_with(plan, opts, sl_schedules_row_slack(plan, &opts));
             int64_t none = step_with(plan, opts, 0);
             if (own > none)
                 fail_msg("%d workers, m=%lld: %lld ns a step, without slack %lld", p, (long long)m,

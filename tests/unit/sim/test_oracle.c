@@ -150,7 +150,7 @@ static void one(uint64_t at) {
     struct dice dice = {.seed = 4, .stream = at};
     struct sl_arena arena = {0};
     int rows;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     struct sched_case c = sched_case_draw(&arena, &dice, registry[dice_below(&dice, rows)], 5);
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(&arena, c.plan->stage_count * (int64_t)sizeof(int64_t[SL_KIND_COUNT]));
@@ -158,7 +158,7 @@ static void one(uint64_t at) {
     if (dice_below(&dice, 2))
         c.opts.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     const struct sl_sched *sched;
-    if (sl_sched_build(&arena, c.plan, &c.opts, &sched) != SL_OK) {
+    if (sl_schedules_build(&arena, c.plan, &c.opts, &sched) != SL_OK) {
         sl_arena_free(&arena);
         return;
     }

@@ -7,18 +7,18 @@
  *
  * A synchronous file of one iteration repeats it. Lowering makes the messages and steps anew.
  */
-#ifndef SL_SCHED_GIVEN_H
-#define SL_SCHED_GIVEN_H
+#ifndef SL_SCHEDULES_GIVEN_H
+#define SL_SCHEDULES_GIVEN_H
 
-#include "sched/schedule.h"
+#include "schedules/schedule.h"
 
 /* A row with the passes of `file`, which may be lowered. It points to the plan and the name of
  * `file`. SL_ERR_REFUSED if the last iteration is shorter than the others. */
-SL_MUST_CHECK sl_err sl_sched_given_row(struct sl_arena *arena, const struct sl_sched *file,
-                                        const struct sl_schedule **out);
+SL_MUST_CHECK sl_err sl_schedules_given_row(struct sl_arena *arena, const struct sl_sched *file,
+                                            const struct sl_schedule **out);
 /* The passes of such a row; NULL for a row of the registry, and for NULL. */
-const struct sl_sched *sl_sched_given_passes(const struct sl_schedule *row);
+const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row);
 /* The same passes as a schedule of `plan`, for a file (sl_sched_write). The row takes the plan. */
-struct sl_sched sl_sched_given_on(const struct sl_schedule *row, const struct sl_plan *plan);
+struct sl_sched sl_schedules_given_on(const struct sl_schedule *row, const struct sl_plan *plan);
 
 #endif

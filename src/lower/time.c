@@ -4,7 +4,7 @@
  * Lowering posts receives by this clock. The simulation proves that the program cannot deadlock: at
  * the time of a SEND the matching RECV has been posted.
  */
-#include "sched/lower.h"
+#include "lower/parts.h"
 
 struct meeting { /* a group's REDUCEs, over all versions */
     int64_t arrived, time;
@@ -30,7 +30,7 @@ struct clock {
     int32_t **given;          /* [seat][group] version that it has given its part for */
     int32_t **joined;         /* [seat][i] version that its i-th group has got from it */
     int8_t *met;              /* [worker] has put its part into the meeting it stands at */
-    struct sl_wait *waits;
+    struct sl_blocked *waits;
     int segment;
 };
 
@@ -45,7 +45,7 @@ static void wake(struct clock *c, int worker) {
 
 static bool wait_on(struct clock *c, int worker, int other, const struct sl_action *a,
                     const char *why) {
-    c->waits[worker] = (struct sl_wait){other, *a, why};
+    c->waits[worker] = (struct sl_blocked){other, *a, why};
     c->next_waiter[worker] = c->waiters[other];
     c->waiters[other] = worker;
     return false;
@@ -250,10 +250,10 @@ static sl_err run_segment(struct clock *c) {
     }
     for (int w = 0; w < plan->worker_count; w++)
         stuck |= c->at[w] < c->low->items[c->segment][w].vec.count;
-    return stuck ? sl_sched_wait_report(&c->low->flat, c->waits) : SL_OK;
+    return stuck ? sl_sched_report_blocked(&c->low->flat, c->waits) : SL_OK;
 }
 
-sl_err sl_sched_lower_time(struct sl_low *low) {
+sl_err sl_lower_time(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct clock c = {.low = low};
     sl_err err = SL_OK;
@@ -273,7 +273,7 @@ sl_err sl_sched_lower_time(struct sl_low *low) {
     c.next_waiter = SL_NEW(&low->scratch, int, plan->worker_count);
     c.queued = SL_NEW(&low->scratch, bool, plan->worker_count);
     c.met = SL_NEW(&low->scratch, int8_t, plan->worker_count);
-    c.waits = SL_NEW(&low->scratch, struct sl_wait, plan->worker_count);
+    c.waits = SL_NEW(&low->scratch, struct sl_blocked, plan->worker_count);
     c.meetings = SL_NEW(&low->scratch, struct meeting, sl_sched_group_count(plan));
     c.joined = SL_NEW(&low->scratch, int32_t *, plan->seat_count);
     for (int i = 0; i < plan->seat_count; i++) {

@@ -7,15 +7,15 @@
 #include <cmocka.h>
 
 #include "sched/deps.h"
-#include "sched/gen.h"
 #include "sched/slots.h"
+#include "schedules/gen.h"
 
 #include <string.h>
 
 static const struct sl_sched *build(struct sl_arena *arena, const struct sl_plan *plan,
-                                    struct sl_sched_opts opts) {
+                                    struct sl_schedule_opts opts) {
     const struct sl_sched *sched = NULL;
-    if (sl_sched_build(arena, plan, &opts, &sched) != SL_OK)
+    if (sl_schedules_build(arena, plan, &opts, &sched) != SL_OK)
         fail_msg("%s: %s", opts.schedule, sl_err_message());
     return sched;
 }
@@ -59,7 +59,7 @@ static void test_2bw_vector(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan = chain(&arena, 4, 4, SL_LAYOUT_LOOP);
     const struct sl_sched *sched =
-        build(&arena, plan, (struct sl_sched_opts){.schedule = "2bw", .micros = 4, .iters = 50});
+        build(&arena, plan, (struct sl_schedule_opts){.schedule = "2bw", .micros = 4, .iters = 50});
     (void)state;
     for (int w = 0; w < 4; w++) {
         int seen = 0;
@@ -78,7 +78,7 @@ static void test_2bw_small(void **state) {
     (void)state;
     for (int m = 1; m <= 9; m++) {
         const struct sl_sched *sched = build(
-            &arena, plan, (struct sl_sched_opts){.schedule = "2bw", .micros = m, .iters = 60});
+            &arena, plan, (struct sl_schedule_opts){.schedule = "2bw", .micros = m, .iters = 60});
         for (int w = 0; w < 8; w++) {
             int f = 8 - w < m + 1 ? 8 - w : m + 1;
             assert_int_equal(sched->pools[w][SL_POOL_WEIGHT].count, 2);
@@ -99,11 +99,11 @@ static int64_t inflight(const int64_t *sizes, int stages, int64_t k, int64_t *al
     draft.stages = copy;
     assert_int_equal(sl_plan_build(&arena, &draft, &plan), SL_OK);
     struct sl_gen gen = {
-        .plan = plan, .opts = &(struct sl_sched_opts){0}, .row = sl_sched_row_find("graph")};
-    sl_sched_gen_inflight(&gen, all);
+        .plan = plan, .opts = &(struct sl_schedule_opts){0}, .row = sl_schedules_row_find("graph")};
+    sl_schedules_gen_inflight(&gen, all);
     /* the schedule holds exactly that much */
     const struct sl_sched *sched =
-        build(&arena, plan, (struct sl_sched_opts){.schedule = "graph", .batch = 48});
+        build(&arena, plan, (struct sl_schedule_opts){.schedule = "graph", .batch = 48});
     for (int i = 0; i < stages; i++)
         assert_int_equal(sched->pools[i][SL_POOL_STASH].count * sizes[i], all[i]);
     sl_arena_free(&arena);
@@ -124,7 +124,7 @@ static void test_graphpipe_inflight(void **state) {
 static void test_branches(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan;
-    struct sl_sched_opts opts = {.schedule = "graph", .micros = 16};
+    struct sl_schedule_opts opts = {.schedule = "graph", .micros = 16};
     (void)state;
     const struct sl_sched *sched = build(&arena, chain(&arena, 8, 8, SL_LAYOUT_LOOP), opts);
     assert_int_equal(sched->pools[0][SL_POOL_STASH].count, 8);
@@ -150,7 +150,7 @@ static void test_live(void **state) {
             struct sl_arena arena = {0};
             int p = ps[pi], m = ms[mi];
             const struct sl_plan *plan = chain(&arena, p, p, SL_LAYOUT_LOOP);
-            struct sl_sched_opts opts = {.micros = m};
+            struct sl_schedule_opts opts = {.micros = m};
             opts.schedule = "gpipe";
             const struct sl_sched *gpipe = build(&arena, plan, opts);
             opts.schedule = "1f1b";
@@ -184,7 +184,7 @@ static void test_versions(void **state) {
     (void)state;
     for (int m = 1; m <= 7; m++)
         for (int w = 0; w < 6; w++) {
-            struct sl_sched_opts opts = {.schedule = "stash", .micros = m, .iters = 40};
+            struct sl_schedule_opts opts = {.schedule = "stash", .micros = m, .iters = 40};
             const struct sl_sched *stash = build(&arena, plan, opts);
             opts.schedule = "vsync";
             const struct sl_sched *vsync = build(&arena, plan, opts);
@@ -220,14 +220,14 @@ static void test_paci(void **state) {
         for (int stages = 1; stages <= 9; stages++)
             for (int every = 1; every <= 10; every++) {
                 struct sl_arena arena = {0};
-                struct sl_sched_opts opts = {
+                struct sl_schedule_opts opts = {
                     .schedule = names[n], .micros = every, .iters = 24 / every + 4};
                 const struct sl_sched *sched =
                     build(&arena, chain(&arena, stages, stages, SL_LAYOUT_LOOP), opts);
                 for (int s = 0; s < stages; s++) {
                     struct mismatch m = {.max = 0};
                     each_pass(sched, s, check_mismatch, &m);
-                    assert_int_equal(m.max, sl_sched_gen_ceil(stages - 1 - s, every));
+                    assert_int_equal(m.max, sl_schedules_gen_ceil(stages - 1 - s, every));
                     assert_int_equal(sched->pools[s][SL_POOL_WEIGHT].count, 1);
                 }
                 sl_arena_free(&arena);
@@ -238,8 +238,8 @@ static void refuse(const char *schedule, const struct sl_plan *plan, int64_t mic
                    const char *message) {
     struct sl_arena arena = {0};
     const struct sl_sched *sched;
-    struct sl_sched_opts opts = {.schedule = schedule, .micros = micros};
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_ERR_REFUSED);
+    struct sl_schedule_opts opts = {.schedule = schedule, .micros = micros};
+    assert_int_equal(sl_schedules_build(&arena, plan, &opts, &sched), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), message))
         fail_msg("'%s' is not in '%s'", message, sl_err_message());
     sl_arena_free(&arena);
@@ -264,18 +264,18 @@ static void test_domains(void **state) {
 static void test_own_slack(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan = chain(&arena, 3, 3, SL_LAYOUT_LOOP);
-    struct sl_sched_opts opts = {.schedule = "2bw", .micros = 8, .iters = 4};
+    struct sl_schedule_opts opts = {.schedule = "2bw", .micros = 8, .iters = 4};
     (void)state;
     int count;
-    const struct sl_schedule *const *rows = sl_sched_row_registry(&count);
+    const struct sl_schedule *const *rows = sl_schedules_row_registry(&count);
     for (int i = 0; i < count; i++) {
         opts.schedule = rows[i]->name;
         bool takes = strcmp(opts.schedule, "2bw") == 0;
-        assert_int_equal(sl_sched_row_slack(plan, &opts), takes);
+        assert_int_equal(sl_schedules_row_slack(plan, &opts), takes);
     }
     opts.schedule = "2bw";
     for (opts.micros = 3; opts.micros < 8; opts.micros++) /* five are in flight with it */
-        assert_int_equal(sl_sched_row_slack(plan, &opts), opts.micros >= 5);
+        assert_int_equal(sl_schedules_row_slack(plan, &opts), opts.micros >= 5);
     const struct sl_sched *tight = build(&arena, plan, opts);
     opts.slack = 1;
     const struct sl_sched *loose = build(&arena, plan, opts);
@@ -290,7 +290,7 @@ static void test_own_slack(void **state) {
         }
         const struct sl_plan *limited;
         assert_int_equal(sl_plan_build(&arena, &draft, &limited), SL_OK);
-        assert_int_equal(sl_sched_row_slack(limited, &opts), i);
+        assert_int_equal(sl_schedules_row_slack(limited, &opts), i);
     }
     sl_arena_free(&arena);
 }

@@ -1,96 +1,14 @@
-/* The table of schedules, and the generation of passes from a row. */
-#include "sched/gen.h"
+/* From a row to a program: numbers, passes, lowering, proof. */
+#include "schedules/gen.h"
 
-#include <stdlib.h>
+#include "lower/lower.h"
+
 #include <string.h>
-
-/* One line per schedule, in alphabetical order. */
-/* clang-format off */
-#define ROWS(ROW) \
-    ROW(sl_sched_row_1f1b) \
-    ROW(sl_sched_row_2bw) \
-    ROW(sl_sched_row_async) \
-    ROW(sl_sched_row_chimera) \
-    ROW(sl_sched_row_dualpipe_v) \
-    ROW(sl_sched_row_forward) \
-    ROW(sl_sched_row_gpipe) \
-    ROW(sl_sched_row_graph) \
-    ROW(sl_sched_row_interleaved) \
-    ROW(sl_sched_row_kfkb) \
-    ROW(sl_sched_row_paci) \
-    ROW(sl_sched_row_serial) \
-    ROW(sl_sched_row_stash) \
-    ROW(sl_sched_row_vsync) \
-    ROW(sl_sched_row_zb_graph) \
-    ROW(sl_sched_row_zb_h1) \
-    ROW(sl_sched_row_zb_h2) \
-    ROW(sl_sched_row_zb_v)
-/* clang-format on */
-
-#define DECLARE(row) extern const struct sl_schedule row;
-ROWS(DECLARE)
-#define POINT(row) &(row),
-static const struct sl_schedule *const rows[] = {ROWS(POINT)};
-
-const struct sl_schedule *const *sl_sched_row_registry(int *count) {
-    *count = SL_COUNT(rows);
-    return rows;
-}
-
-const struct sl_schedule *sl_sched_row_find(const char *name) {
-    for (int i = 0; i < SL_COUNT(rows); i++)
-        if (strcmp(rows[i]->name, name) == 0)
-            return rows[i];
-    return NULL;
-}
-
-static const char *row_name(const void *ctx, int i) {
-    (void)ctx;
-    return rows[i]->name;
-}
-
-sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out) {
-    *out = sl_sched_row_find(name ? name : "");
-    if (*out)
-        return SL_OK;
-    const char *near = name ? sl_nearest(name, SL_COUNT(rows), row_name, NULL) : NULL;
-    return sl_fail(SL_ERR_USAGE, "unknown schedule '%s'%s%s%s", name ? name : "",
-                   near ? "; did you mean '" : "; see 'sluice list schedules'", near ? near : "",
-                   near ? "'?" : "");
-}
-
-/* With two versions a stage cannot begin iteration t before step t-1. If more micro-batches are in
- * flight than an iteration has, it stalls until the pipeline has drained. */
-bool sl_sched_row_is_crowded(const struct sl_sched *sched) {
-    const struct sl_plan *plan = sched->plan;
-    for (int i = 0; i < plan->seat_count && sched->rule == SL_RULE_2BW; i++) {
-        const struct sl_seat *seat = &plan->seats[i];
-        if (sched->pools[i][SL_POOL_STASH].count >
-            sl_sched_deps_share(sched->micros[seat->stage], plan->stages[seat->stage].width,
-                                seat->replica))
-            return true;
-    }
-    return false;
-}
-
-int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
-    const struct sl_schedule *row = opts->row ? opts->row : sl_sched_row_find(opts->schedule);
-    struct sl_arena scratch = {0};
-    struct sl_sched_opts more = *opts;
-    const struct sl_sched *sched;
-    if (!row || !row->slack)
-        return 0;
-    more.slack = row->slack;
-    bool takes = sl_sched_build(&scratch, plan, &more, &sched) == SL_OK;
-    takes = takes && !sl_sched_row_is_crowded(sched);
-    sl_arena_free(&scratch);
-    return takes ? row->slack : 0;
-}
 
 /* --- numbers --- */
 
 static sl_err set_batch(struct sl_gen *gen) {
-    const struct sl_sched_opts *opts = gen->opts;
+    const struct sl_schedule_opts *opts = gen->opts;
     const struct sl_plan *plan = gen->plan;
     struct sl_sched *sched = gen->sched;
     int64_t smallest = INT64_MAX, batch = opts->batch;
@@ -159,7 +77,7 @@ static void set_durations(struct sl_gen *gen) {
 static sl_err open_gen(struct sl_gen *gen) {
     gen->row = gen->opts->row;
     if (!gen->row)
-        SL_TRY(sl_sched_row_require(gen->opts->schedule, &gen->row));
+        SL_TRY(sl_schedules_row_require(gen->opts->schedule, &gen->row));
     gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;
@@ -175,7 +93,7 @@ static sl_err open_gen(struct sl_gen *gen) {
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
     int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
-    sl_sched_gen_inflight(gen, samples);
+    sl_schedules_gen_inflight(gen, samples);
     gen->samples = samples;
     return gen->row->check(gen);
 }
@@ -198,8 +116,8 @@ static sl_err generate_last(struct sl_gen *gen) {
     struct sl_gen last = *gen;
     struct sl_sched view = *gen->sched; /* is the short iteration in the row's domain? */
     const struct sl_schedule fallback = {.name = gen->row->name,
-                                         .window = sl_sched_row_graph.window,
-                                         .iteration = sl_sched_row_graph.iteration};
+                                         .window = sl_schedules_row_graph.window,
+                                         .iteration = sl_schedules_row_graph.iteration};
     view.micros = micros;
     last.sched = &view;
     if (last.row->check(&last) != SL_OK) /* else plain 1F1B on the same placement */
@@ -221,20 +139,15 @@ static sl_err generate_sync(struct sl_gen *gen) {
     return generate_last(gen);
 }
 
-/* 2bw reads the version of a step one iteration later: a step that waits for all adds no delay. */
-bool sl_sched_row_is_global(const struct sl_schedule *row) {
-    return row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD || row->rule == SL_RULE_2BW;
-}
-
-sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
-                         const struct sl_sched_opts *opts, struct sl_sched **out) {
+sl_err sl_schedules_generate(struct sl_arena *arena, const struct sl_plan *plan,
+                             const struct sl_schedule_opts *opts, struct sl_sched **out) {
     struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};
     SL_TRY(open_gen(&gen));
     gen.workers = SL_NEW(arena, struct sl_passes, plan->worker_count);
     gen.seats = SL_NEW(arena, struct sl_passes, plan->seat_count);
     sl_err err = gen.row->segments    ? gen.row->segments(&gen)
                  : gen.row->iteration ? generate_sync(&gen)
-                                      : sl_sched_gen_stream(&gen);
+                                      : sl_schedules_gen_stream(&gen);
     for (int i = 0; i < plan->worker_count; i++)
         SL_VEC_FREE(&gen.workers[i].vec);
     for (int i = 0; i < plan->seat_count; i++)
@@ -244,8 +157,8 @@ sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
     return err;
 }
 
-sl_err sl_sched_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
-                          const struct sl_sched_opts *opts, int seat, struct sl_claim *out) {
+sl_err sl_schedules_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
+                              const struct sl_schedule_opts *opts, int seat, struct sl_claim *out) {
     struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};
     SL_TRY(open_gen(&gen));
     gen.row->claim(&gen, seat, out);
@@ -255,7 +168,26 @@ sl_err sl_sched_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
     int stage = plan->seats[seat].stage;
     int64_t live = gen.samples[stage] / plan->stages[stage].micro_size;
     int64_t last = sl_sched_micros(gen.sched, stage, gen.sched->iters - 1);
-    live = sl_sched_gen_ceil(live < last ? live : last, plan->stages[stage].width);
+    live = sl_schedules_gen_ceil(live < last ? live : last, plan->stages[stage].width);
     out->live = live > out->live ? live : out->live;
     return SL_OK;
+}
+
+sl_err sl_schedules_build(struct sl_arena *arena, const struct sl_plan *plan,
+                          const struct sl_schedule_opts *opts, const struct sl_sched **out) {
+    struct sl_arena scratch = {0};
+    struct sl_sched *passes, *lowered = NULL;
+    sl_err err;
+    SL_TRY_OUT(sl_schedules_generate(&scratch, plan, opts, &passes));
+    SL_TRY_OUT(sl_lower_passes(arena, passes, &lowered));
+    /* what the result still points to in the scratch arena */
+    lowered->micros =
+        sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
+    lowered->dur_ns =
+        sl_vec_freeze(arena, passes->dur_ns, plan->stage_count, sizeof *passes->dur_ns);
+    SL_TRY_OUT(sl_sched_verify(lowered));
+    *out = lowered;
+out:
+    sl_arena_free(&scratch);
+    return err;
 }

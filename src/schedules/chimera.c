@@ -15,10 +15,10 @@
  * Bubble with B >= F: (p-2) B for m = p and for even m >= 2p; tests/unit/sim/test_exact.c has the
  * rest. Never more than that of 1f1b.
  */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 static sl_err check(const struct sl_gen *gen) {
-    return sl_sched_gen_check_chain(gen, SL_LAYOUT_CROSS);
+    return sl_schedules_gen_check_chain(gen, SL_LAYOUT_CROSS);
 }
 
 struct state {
@@ -53,7 +53,7 @@ static sl_err iteration(struct sl_gen *gen) {
     struct state state = {
         gen, sl_arena_alloc(gen->arena, gen->plan->seat_count * (int64_t)sizeof(int32_t[2]))};
     struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
-    return sl_sched_gen_play(&play);
+    return sl_schedules_gen_play(&play);
 }
 
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
@@ -64,7 +64,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.live = live < share ? live : share, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_sched_row_chimera = {
+const struct sl_schedule sl_schedules_row_chimera = {
     .name = "chimera",
     .brief = "two pipelines in opposite directions, two copies of the weights (Chimera)",
     .domain = "a chain of an even number of stages, each with a replica on the opposite worker",

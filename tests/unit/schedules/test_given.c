@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "sched/deps.h"
-#include "sched/given.h"
+#include "schedules/given.h"
 #include "support/sched_cases.h"
 #include "support/symbolic.h"
 
@@ -51,7 +51,7 @@ static void compare(const struct sl_sched *file, const struct sl_sched *now) {
 /* Every row of the registry, written, read and used for other numbers of iterations. */
 static void test_lengths(void **state) {
     int rows, built = 0;
-    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    const struct sl_schedule *const *registry = sl_schedules_row_registry(&rows);
     (void)state;
     for (int r = 0; r < rows; r++) {
         if (registry[r]->rule == SL_RULE_FORWARD)
@@ -65,27 +65,27 @@ static void test_lengths(void **state) {
             struct sl_text text = {0};
             one.opts.last_batch = 0;
             one.opts.iters = 20;
-            if (sl_sched_generate(&arena, one.plan, &one.opts, &passes) != SL_OK) {
+            if (sl_schedules_generate(&arena, one.plan, &one.opts, &passes) != SL_OK) {
                 sl_arena_free(&arena);
                 continue;
             }
             sl_sched_write(passes, &text);
             assert_int_equal(sl_sched_read(&arena, "x.sched", text.at, text.length, &read), SL_OK);
-            assert_int_equal(sl_sched_given_row(&arena, read, &row), SL_OK);
-            assert_ptr_equal(sl_sched_given_passes(registry[r]), NULL);
+            assert_int_equal(sl_schedules_given_row(&arena, read, &row), SL_OK);
+            assert_ptr_equal(sl_schedules_given_passes(registry[r]), NULL);
             for (int64_t iters = 1; iters <= 20; iters += iters < 8 ? 1 : 6) {
-                struct sl_sched_opts opts = one.opts;
+                struct sl_schedule_opts opts = one.opts;
                 const struct sl_sched *out;
                 struct sl_sched *now;
                 opts.schedule = NULL;
                 opts.row = row;
                 opts.iters = iters;
-                assert_int_equal(sl_sched_generate(&arena, one.plan, &opts, &now), SL_OK);
+                assert_int_equal(sl_schedules_generate(&arena, one.plan, &opts, &now), SL_OK);
                 assert_int_equal(now->iters, iters);
                 compare(passes, now);
                 if (one.plan->seat_count == one.plan->stage_count) /* the file may be without */
                     opts.global_step |= iters % 2 == 0;
-                if (sl_sched_build(&arena, one.plan, &opts, &out) != SL_OK)
+                if (sl_schedules_build(&arena, one.plan, &opts, &out) != SL_OK)
                     fail_msg("%s, %d iterations: %s", registry[r]->name, (int)iters,
                              sl_err_message());
                 assert_null(symbolic_judge(out));
@@ -100,49 +100,49 @@ static void test_lengths(void **state) {
 }
 
 static struct sl_sched *passes_of(struct sl_arena *arena, const struct sl_plan **plan,
-                                  struct sl_sched_opts *opts) {
+                                  struct sl_schedule_opts *opts) {
     struct sl_sched *passes;
     assert_int_equal(sl_plan_chain(arena, 3, 3, SL_LAYOUT_LOOP, plan), SL_OK);
-    assert_int_equal(sl_sched_generate(arena, *plan, opts, &passes), SL_OK);
+    assert_int_equal(sl_schedules_generate(arena, *plan, opts, &passes), SL_OK);
     return passes;
 }
 
 static void expect(struct sl_arena *arena, const struct sl_plan *plan,
-                   const struct sl_schedule *row, struct sl_sched_opts opts, const char *why) {
+                   const struct sl_schedule *row, struct sl_schedule_opts opts, const char *why) {
     struct sl_sched *out;
     opts.row = row;
-    assert_int_equal(sl_sched_generate(arena, plan, &opts, &out), SL_ERR_REFUSED);
+    assert_int_equal(sl_schedules_generate(arena, plan, &opts, &out), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), why))
         fail_msg("'%s' is not in: %s", why, sl_err_message());
 }
 
 static void test_refused(void **state) {
     struct sl_arena arena = {0};
-    struct sl_sched_opts opts = {.schedule = "1f1b", .micros = 4, .iters = 3};
+    struct sl_schedule_opts opts = {.schedule = "1f1b", .micros = 4, .iters = 3};
     const struct sl_plan *plan, *other;
     struct sl_sched *passes = passes_of(&arena, &plan, &opts), *uneven;
     const struct sl_schedule *row;
     (void)state;
-    assert_int_equal(sl_sched_given_row(&arena, passes, &row), SL_OK);
+    assert_int_equal(sl_schedules_given_row(&arena, passes, &row), SL_OK);
     assert_int_equal(sl_plan_chain(&arena, 4, 4, SL_LAYOUT_LOOP, &other), SL_OK);
     expect(&arena, other, row, opts, "is for 3 stages on 3 workers, the plan has 4 on 4");
     assert_int_equal(sl_plan_chain(&arena, 3, 1, SL_LAYOUT_LOOP, &other), SL_OK);
     expect(&arena, other, row, opts, "the plan has 3 on 1");
-    expect(&arena, plan, row, (struct sl_sched_opts){.micros = 5, .iters = 1},
+    expect(&arena, plan, row, (struct sl_schedule_opts){.micros = 5, .iters = 1},
            "has 4 micro-batches in stage 0");
-    expect(&arena, plan, row, (struct sl_sched_opts){.batch = 4, .last_batch = 2, .iters = 2},
+    expect(&arena, plan, row, (struct sl_schedule_opts){.batch = 4, .last_batch = 2, .iters = 2},
            "shorter last one");
     struct sl_sched fixed = *passes;
     fixed.reps = 0; /* three iterations and no period */
     fixed.lists[SL_PROLOGUE] = passes->lists[SL_PERIOD];
     fixed.lists[SL_PERIOD] = SL_NEW(&arena, struct sl_actions, 3);
-    assert_int_equal(sl_sched_given_row(&arena, &fixed, &row), SL_OK);
-    expect(&arena, plan, row, (struct sl_sched_opts){.micros = 4, .iters = 4}, "no period");
+    assert_int_equal(sl_schedules_given_row(&arena, &fixed, &row), SL_OK);
+    expect(&arena, plan, row, (struct sl_schedule_opts){.micros = 4, .iters = 4}, "no period");
     opts.last_batch = 2;
     opts.batch = 4;
     opts.micros = 0;
-    assert_int_equal(sl_sched_generate(&arena, plan, &opts, &uneven), SL_OK);
-    assert_int_equal(sl_sched_given_row(&arena, uneven, &row), SL_ERR_REFUSED);
+    assert_int_equal(sl_schedules_generate(&arena, plan, &opts, &uneven), SL_OK);
+    assert_int_equal(sl_schedules_given_row(&arena, uneven, &row), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "last iteration of 2 samples instead of 4"));
     sl_arena_free(&arena);
 }

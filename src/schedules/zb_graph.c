@@ -12,7 +12,7 @@
  * simulated: I before F, F before I, and that of zb-h1. The shortest one is used.
  * docs/design/0005-zb-graph.md has the details.
  */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 struct seat_state {
     int32_t forward, input, weight; /* next local micro-batch of each kind */
@@ -76,12 +76,13 @@ static sl_err play_greedy(struct sl_gen *gen, bool forward_first, int64_t *end_n
         const struct sl_stage *stage = &gen->plan->stages[seat->stage];
         state.seats[i] = (struct seat_state){
             .share = sl_sched_deps_share(gen->micros[seat->stage], stage->width, seat->replica),
-            .stash_max = sl_sched_gen_ceil(window_of(gen, seat->stage), stage->width),
-            .kept_max = sl_sched_gen_ceil(sl_sched_gen_ceil(max, stage->micro_size), stage->width),
+            .stash_max = sl_schedules_gen_ceil(window_of(gen, seat->stage), stage->width),
+            .kept_max =
+                sl_schedules_gen_ceil(sl_schedules_gen_ceil(max, stage->micro_size), stage->width),
         };
     }
     struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
-    SL_TRY(sl_sched_gen_play(&play));
+    SL_TRY(sl_schedules_gen_play(&play));
     *end_ns = play.end_ns;
     return SL_OK;
 }
@@ -104,8 +105,8 @@ static sl_err iteration(struct sl_gen *gen) {
     for (int v = 0; v < (has_h1(gen) ? VARIANTS : H1) && err == SL_OK; v++) {
         int64_t end_ns;
         if (v == H1) {
-            sl_sched_gen_zb_sequences(gen, 1);
-            err = sl_sched_gen_play_seats(gen, &end_ns);
+            sl_schedules_gen_zb_sequences(gen, 1);
+            err = sl_schedules_gen_play_seats(gen, &end_ns);
         } else {
             err = play_greedy(gen, v == F_FIRST, &end_ns);
         }
@@ -136,10 +137,10 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t live = window_of(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
     *out = (struct sl_claim){
-        .live = sl_sched_gen_ceil(live, width), .live_bound = true, .versions = 1, .delay = 0};
+        .live = sl_schedules_gen_ceil(live, width), .live_bound = true, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_sched_row_zb_graph = {
+const struct sl_schedule sl_schedules_row_zb_graph = {
     .name = "zb-graph",
     .brief = "zero bubble on a graph of stages: W fills the gaps at joins",
     .domain = "any",

@@ -7,7 +7,7 @@
  *     serial  F0 B0 F1 B1 F2 B2 F3 B3      window = 1
  *     forward F0 F1 F2 F3                  evaluation: nothing comes back
  */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 static int64_t all_of(const struct sl_gen *gen, int stage) { return gen->micros[stage]; }
 
@@ -28,10 +28,10 @@ static sl_err check_any(const struct sl_gen *gen) {
 static sl_err iteration(struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->seat_count; i++) {
         int stage = gen->plan->seats[i].stage;
-        sl_sched_gen_windowed(gen, i, gen->row->window(gen, stage), sl_sched_gen_group(gen, stage),
-                              false);
+        sl_schedules_gen_windowed(gen, i, gen->row->window(gen, stage),
+                                  sl_schedules_gen_group(gen, stage), false);
     }
-    return sl_sched_gen_merge(gen);
+    return sl_schedules_gen_merge(gen);
 }
 
 static sl_err check_forward(const struct sl_gen *gen) {
@@ -46,9 +46,9 @@ static sl_err iteration_forward(struct sl_gen *gen) {
         const struct sl_seat *seat = &gen->plan->seats[i];
         int width = gen->plan->stages[seat->stage].width;
         for (int32_t j = seat->replica; j < gen->micros[seat->stage]; j += width)
-            sl_sched_gen_put(&gen->seats[i], SL_FORWARD, seat->stage, j);
+            sl_schedules_gen_put(&gen->seats[i], SL_FORWARD, seat->stage, j);
     }
-    return sl_sched_gen_merge(gen);
+    return sl_schedules_gen_merge(gen);
 }
 
 static void claim_forward(const struct sl_gen *gen, int seat, struct sl_claim *out) {
@@ -62,7 +62,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int64_t live = gen->row->window(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
-    *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = sl_schedules_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
 /* What the synchronous rows share. */
@@ -71,53 +71,54 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     SYNCHRONOUS, .domain = "any", .any_micro_size = true, .groups = true, .check = check_any,      \
                  .window = window_of
 
-const struct sl_schedule sl_sched_row_gpipe = {.name = "gpipe",
-                                               .brief = "all forwards, then all backwards (GPipe)",
-                                               .domain = "any",
-                                               SYNCHRONOUS,
-                                               .memory = SL_MEMORY_ALL,
-                                               .searched = SL_SEARCHED_EQUAL,
-                                               .any_micro_size = true,
-                                               .torch_name = "ScheduleGPipe",
-                                               .torchtitan_name = "GPipe",
-                                               .check = check_any,
-                                               .window = all_of};
+const struct sl_schedule sl_schedules_row_gpipe = {.name = "gpipe",
+                                                   .brief =
+                                                       "all forwards, then all backwards (GPipe)",
+                                                   .domain = "any",
+                                                   SYNCHRONOUS,
+                                                   .memory = SL_MEMORY_ALL,
+                                                   .searched = SL_SEARCHED_EQUAL,
+                                                   .any_micro_size = true,
+                                                   .torch_name = "ScheduleGPipe",
+                                                   .torchtitan_name = "GPipe",
+                                                   .check = check_any,
+                                                   .window = all_of};
 
-const struct sl_schedule sl_sched_row_graph = {
+const struct sl_schedule sl_schedules_row_graph = {
     .name = "graph",
     .brief = "kFkB on a graph of stages, a micro-batch size per stage (GraphPipe)",
     GROUPED,
     .windowed = true,
     .searched = SL_SEARCHED_MIXED,
-    .mixed = &sl_sched_row_graph};
+    .mixed = &sl_schedules_row_graph};
 
-const struct sl_schedule sl_sched_row_1f1b = {
+const struct sl_schedule sl_schedules_row_1f1b = {
     .name = "1f1b",
     .brief = "one forward, one backward, flush per step (PipeDream-Flush)",
     .domain = "one micro-batch size for all stages",
     SYNCHRONOUS,
     .windowed = true,
     .searched = SL_SEARCHED_EQUAL,
-    .mixed = &sl_sched_row_graph,
+    .mixed = &sl_schedules_row_graph,
     .torch_name = "Schedule1F1B",
     .torchtitan_name = "1F1B",
     .in_megatron = true,
-    .check = sl_sched_gen_check_equal,
+    .check = sl_schedules_gen_check_equal,
     .window = window_of};
 
-const struct sl_schedule sl_sched_row_kfkb = {
+const struct sl_schedule sl_schedules_row_kfkb = {
     .name = "kfkb", .brief = "k forwards, k backwards (--group K)", GROUPED};
 
-const struct sl_schedule sl_sched_row_serial = {
+const struct sl_schedule sl_schedules_row_serial = {
     .name = "serial",
     .brief = "one micro-batch at a time: model parallelism without a pipeline",
     .domain = "one micro-batch size for all stages",
     SYNCHRONOUS,
     .memory = SL_MEMORY_ONE,
-    .check = sl_sched_gen_check_equal,
+    .check = sl_schedules_gen_check_equal,
     .window = one_each};
 
-const struct sl_schedule sl_sched_row_forward = {
+const struct sl_schedule sl_schedules_row_forward = {
     .name = "forward",
     .brief = "forward passes only, for evaluation",
     .domain = "one iteration",

@@ -1,7 +1,8 @@
 /* Deadlock report: the wait-for cycle with worker, action and peer. */
-#include "sched/lower.h"
+#include "sched/blocked.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 const char *sl_sched_action_text(const struct sl_sched *sched, const struct sl_action *a,
                                  char out[SL_ACTION_TEXT]) {
@@ -25,14 +26,14 @@ const char *sl_sched_action_text(const struct sl_sched *sched, const struct sl_a
     return out;
 }
 
-static void put_wait(const struct sl_sched *sched, const struct sl_wait *waits, int w,
+static void put_wait(const struct sl_sched *sched, const struct sl_blocked *waits, int w,
                      struct sl_text *text) {
     char action[SL_ACTION_TEXT];
     sl_text_printf(text, "worker %d at %s waits %s worker %d", w,
                    sl_sched_action_text(sched, &waits[w].at, action), waits[w].why, waits[w].on);
 }
 
-sl_err sl_sched_wait_report(const struct sl_sched *sched, const struct sl_wait *waits) {
+sl_err sl_sched_report_blocked(const struct sl_sched *sched, const struct sl_blocked *waits) {
     enum { SHOWN = 6 };
     int count = sched->plan->worker_count, best = -1, best_length = 0;
     bool cycle = false;

@@ -1,8 +1,8 @@
 /* Rows from files. */
-#include "sched/given.h"
+#include "schedules/given.h"
 
-#include "sched/gen.h"
 #include "sched/order.h"
+#include "schedules/gen.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ static void put_until(struct sl_gen *gen, int worker, int segment, int32_t rep, 
         const struct sl_action *a = &list->at[i];
         int64_t micro = a->micro + (int64_t)rep * given->micros[a->stage];
         if (micro < iters * given->micros[a->stage])
-            sl_sched_gen_put(&gen->workers[worker], a->kind, a->stage, (int32_t)micro);
+            sl_schedules_gen_put(&gen->workers[worker], a->kind, a->stage, (int32_t)micro);
     }
 }
 
@@ -89,7 +89,7 @@ static void cut_short(struct sl_gen *gen) {
 }
 
 /* Repetitions that belong to the prologue: with one decision for all stages the first steps come
- * later than in the file (as in gen_stream.c). */
+ * later than in the file (as in stream.c). */
 static int32_t extra_lead(const struct sl_gen *gen) {
     const struct sl_sched *given = gen->row->own;
     int late = 0;
@@ -174,8 +174,8 @@ static bool has_split(const struct sl_sched *s) {
     return false;
 }
 
-sl_err sl_sched_given_row(struct sl_arena *arena, const struct sl_sched *file,
-                          const struct sl_schedule **out) {
+sl_err sl_schedules_given_row(struct sl_arena *arena, const struct sl_sched *file,
+                              const struct sl_schedule **out) {
     if (file->last_batch != file->batch)
         return sl_fail(SL_ERR_REFUSED,
                        "schedule '%s' has a last iteration of %lld samples instead of %lld; a run "
@@ -207,11 +207,11 @@ sl_err sl_sched_given_row(struct sl_arena *arena, const struct sl_sched *file,
     return SL_OK;
 }
 
-const struct sl_sched *sl_sched_given_passes(const struct sl_schedule *row) {
+const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row) {
     return row && row->segments == segments ? row->own : NULL;
 }
 
-struct sl_sched sl_sched_given_on(const struct sl_schedule *row, const struct sl_plan *plan) {
+struct sl_sched sl_schedules_given_on(const struct sl_schedule *row, const struct sl_plan *plan) {
     const struct sl_sched *given = row->own;
     struct sl_sched on = *given;
     on.plan = plan;

@@ -5,7 +5,7 @@
  *     worker 2:     2   5
  *     worker 3:      3 4
  */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 struct side { /* the list of one worker: place `rank` of pipeline `replica` */
     struct sl_gen *gen;
@@ -33,7 +33,7 @@ static int32_t share_of(const struct side *s) {
 
 static void put(struct side *s, enum sl_kind kind, int c, int32_t micro) {
     if (micro < share_of(s)) /* zb-v counts at least 2p-1 micro-batches */
-        sl_sched_gen_put(s->passes, kind, s->stage[c], micro * s->width + s->replica);
+        sl_schedules_gen_put(s->passes, kind, s->stage[c], micro * s->width + s->replica);
 }
 
 static void forward(struct side *s, int c) { put(s, SL_FORWARD, c, s->f[c]++); }
@@ -79,7 +79,7 @@ static void zb_v_worker(struct side *s, int p, int32_t m) {
 }
 
 static sl_err zb_v(struct sl_gen *gen) {
-    int p = sl_sched_gen_depth(gen->plan, SL_LAYOUT_V);
+    int p = sl_schedules_gen_depth(gen->plan, SL_LAYOUT_V);
     for (int replica = 0; replica < gen->plan->stages[0].width; replica++)
         for (int r = 0; r < p; r++) {
             struct side s = side_of(gen, r, replica);
@@ -153,7 +153,7 @@ static void dualpipe_v_worker(struct side *s, int p, int32_t m) {
 }
 
 static sl_err dualpipe_v(struct sl_gen *gen) {
-    int p = sl_sched_gen_depth(gen->plan, SL_LAYOUT_V);
+    int p = sl_schedules_gen_depth(gen->plan, SL_LAYOUT_V);
     for (int replica = 0; replica < gen->plan->stages[0].width; replica++)
         for (int r = 0; r < p; r++) {
             struct side s = side_of(gen, r, replica);
@@ -164,11 +164,11 @@ static sl_err dualpipe_v(struct sl_gen *gen) {
 }
 
 static sl_err check_zb_v(const struct sl_gen *gen) {
-    return sl_sched_gen_check_chain(gen, SL_LAYOUT_V);
+    return sl_schedules_gen_check_chain(gen, SL_LAYOUT_V);
 }
 
 static sl_err check_dualpipe_v(const struct sl_gen *gen) {
-    SL_TRY(sl_sched_gen_check_chain(gen, SL_LAYOUT_V));
+    SL_TRY(sl_schedules_gen_check_chain(gen, SL_LAYOUT_V));
     if (gen->sched->micros[0] < 2 * gen->plan->worker_count)
         return sl_fail(SL_ERR_REFUSED, "dualpipe-v needs m >= 2p: %d micro-batches, %d workers",
                        gen->sched->micros[0], gen->plan->worker_count);
@@ -177,7 +177,7 @@ static sl_err check_dualpipe_v(const struct sl_gen *gen) {
 
 /* Both stages of a worker together hold 2p micro-batches (zb-v) or 2p+1 (dualpipe-v). */
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
-    int64_t live = 2 * (int64_t)sl_sched_gen_depth(gen->plan, SL_LAYOUT_V) +
+    int64_t live = 2 * (int64_t)sl_schedules_gen_depth(gen->plan, SL_LAYOUT_V) +
                    (gen->row->iteration == dualpipe_v);
     int64_t share = sl_sched_deps_share(gen->micros[0], gen->plan->stages[0].width,
                                         gen->plan->seats[seat].replica);
@@ -185,7 +185,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.live = live, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_sched_row_zb_v = {
+const struct sl_schedule sl_schedules_row_zb_v = {
     .name = "zb-v",
     .brief = "zero bubble on a V of stages: memory of 1f1b, no bubble for equal times",
     .domain = "a chain of 2p stages in a V over p workers",
@@ -200,7 +200,7 @@ const struct sl_schedule sl_sched_row_zb_v = {
     .claim = claim,
 };
 
-const struct sl_schedule sl_sched_row_dualpipe_v = {
+const struct sl_schedule sl_schedules_row_dualpipe_v = {
     .name = "dualpipe-v",
     .brief = "DualPipe on a V of stages (DeepSeek)",
     .domain = "a chain of 2p stages in a V over p workers, m >= 2p",

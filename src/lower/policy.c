@@ -7,14 +7,14 @@
  * the newest. Under rule `newest` there is a slot for each direction of pass; under `twobw` two
  * for the two versions that are read in turn, and the true weights need one slot only.
  */
-#include "sched/lower.h"
+#include "lower/parts.h"
 
 enum { AHEAD_MAX = 255 };
 
 static int direction(const struct sl_action *pass) { return pass->kind != SL_FORWARD; }
 
-int32_t sl_sched_lower_bell(const struct sl_low *low, struct sl_foresight *seat,
-                            const struct sl_action *pass, int32_t newest, int32_t version) {
+int32_t sl_lower_bell(const struct sl_low *low, struct sl_foresight *seat,
+                      const struct sl_action *pass, int32_t newest, int32_t version) {
     const struct sl_sched *flat = &low->flat;
     int32_t iter = pass->micro / flat->micros[pass->stage];
     int d = direction(pass);
@@ -48,8 +48,8 @@ static void put_predict(struct sl_items *items, int stage, int32_t version, int3
     SL_PUSH(&items->vec, a);
 }
 
-sl_err sl_sched_lower_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
-                              struct sl_action *pass) {
+sl_err sl_lower_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
+                        struct sl_action *pass) {
     int32_t ahead = 0;
     int d = direction(pass);
     if (!low->flat.policy.row)
@@ -65,8 +65,8 @@ sl_err sl_sched_lower_foresee(struct sl_low *low, struct sl_foresight *seat, str
     return SL_OK;
 }
 
-sl_err sl_sched_lower_foresee_step(struct sl_low *low, struct sl_items *items, int segment,
-                                   int stage, int32_t version) {
+sl_err sl_lower_foresee_step(struct sl_low *low, struct sl_items *items, int segment, int stage,
+                             int32_t version) {
     struct sl_action reader = {.kind = SL_FORWARD,
                                .stage = (uint16_t)stage,
                                .micro = (version + 1) * low->flat.micros[stage],

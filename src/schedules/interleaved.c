@@ -5,10 +5,10 @@
  * the backward takes chunks from the last. Worker r runs 2(p-r-1) + (v-1)p forwards, then
  * alternates.
  */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 static sl_err check(const struct sl_gen *gen) {
-    SL_TRY(sl_sched_gen_check_chain(gen, SL_LAYOUT_LOOP));
+    SL_TRY(sl_schedules_gen_check_chain(gen, SL_LAYOUT_LOOP));
     if (gen->sched->micros[0] % gen->plan->worker_count)
         return sl_fail(SL_ERR_REFUSED,
                        "interleaved needs micro-batches in multiples of the workers: %d "
@@ -24,7 +24,7 @@ struct pipeline {
 };
 
 static struct pipeline pipeline_of(struct sl_gen *gen, int replica) {
-    int p = sl_sched_gen_depth(gen->plan, SL_LAYOUT_LOOP);
+    int p = sl_schedules_gen_depth(gen->plan, SL_LAYOUT_LOOP);
     return (struct pipeline){gen, p, gen->plan->stage_count / p, replica,
                              gen->plan->stages[0].width};
 }
@@ -35,7 +35,8 @@ static void put(const struct pipeline *l, int rank, enum sl_kind kind, int64_t x
     if (kind != SL_FORWARD)
         chunk = v - 1 - chunk;
     struct sl_passes *passes = &l->gen->workers[l->gen->plan->stages[rank].workers[l->replica]];
-    sl_sched_gen_put(passes, kind, (int)chunk * p + rank, (int32_t)(micro * l->width + l->replica));
+    sl_schedules_gen_put(passes, kind, (int)chunk * p + rank,
+                         (int32_t)(micro * l->width + l->replica));
 }
 
 static int64_t total_of(const struct pipeline *l) {
@@ -85,7 +86,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.live = live, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_sched_row_interleaved = {
+const struct sl_schedule sl_schedules_row_interleaved = {
     .name = "interleaved",
     .brief = "several stages per worker in a loop (Megatron's interleaved 1F1B)",
     .domain = "a chain, stages in a loop over the workers, micro-batches a multiple of the workers",

@@ -1,7 +1,7 @@
 /* A schedule row: version rule, domain, facts, claims, and the generator of the lists of passes. To
  * add one, write a gen_*.c with a row and a line in registry.c. */
-#ifndef SL_SCHED_SCHEDULE_H
-#define SL_SCHED_SCHEDULE_H
+#ifndef SL_SCHEDULES_SCHEDULE_H
+#define SL_SCHEDULES_SCHEDULE_H
 
 #include "sched/sched.h"
 
@@ -27,6 +27,21 @@ enum sl_searched {
     SL_SEARCHED_NAMED, /* only if the request names it */
     SL_SEARCHED_EQUAL, /* also if the request names none; with one micro-batch size */
     SL_SEARCHED_MIXED, /* also if the request names none; with a micro-batch size per stage */
+};
+
+/* Options of a schedule. */
+struct sl_schedule_opts {
+    const char *schedule;
+    const struct sl_schedule *row; /* NULL: the one called `schedule` */
+    int64_t batch;                 /* samples per iteration; or 0 and: */
+    int64_t micros;     /* micro-batches per iteration of the stages with the smallest micro_size */
+    int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
+    int64_t iters;      /* 0 = 1 */
+    int64_t group;      /* k of kFkB; 0 = 1 */
+    int64_t slack;      /* extra micro-batches in flight per edge; cost stash memory */
+    const struct sl_policy_use *policy; /* NULL: none */
+    bool global_step; /* asynchronous schedules: one decision for all stages before each step */
+    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */
 };
 
 struct sl_gen;
@@ -61,7 +76,7 @@ struct sl_schedule {
     int slack;
     /* SL_ERR_REFUSED outside the domain; the message names the constraint. */
     sl_err (*check)(const struct sl_gen *gen);
-    /* Synchronous rows: put the passes of one iteration, numbered from 0 (sl_sched_gen_put). NULL: a
+    /* Synchronous rows: put the passes of one iteration, numbered from 0 (sl_schedules_gen_put). NULL: a
      * stream of 1F1B over all iterations with the windows of `window`. */
     sl_err (*iteration)(struct sl_gen *gen);
     /* Max micro-batches of a stage between F and B. */
@@ -72,30 +87,40 @@ struct sl_schedule {
     const void *own; /* of the functions of such a row */
 };
 
+/* generate -> lower -> verify. The result may be simulated and executed. SL_ERR_REFUSED outside the
+ * schedule's domain (the message names the constraint) or if it does not verify. */
+SL_MUST_CHECK sl_err sl_schedules_build(struct sl_arena *arena, const struct sl_plan *plan,
+                                        const struct sl_schedule_opts *opts,
+                                        const struct sl_sched **out);
+/* The first of these: passes only. */
+SL_MUST_CHECK sl_err sl_schedules_generate(struct sl_arena *arena, const struct sl_plan *plan,
+                                           const struct sl_schedule_opts *opts,
+                                           struct sl_sched **out);
+
 /* All rows in alphabetical order; *count of them. */
-const struct sl_schedule *const *sl_sched_row_registry(int *count);
-const struct sl_schedule *sl_sched_row_find(const char *name); /* NULL when absent */
+const struct sl_schedule *const *sl_schedules_row_registry(int *count);
+const struct sl_schedule *sl_schedules_row_find(const char *name); /* NULL when absent */
 /* SL_ERR_USAGE with the nearest name. */
-SL_MUST_CHECK sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out);
+SL_MUST_CHECK sl_err sl_schedules_row_require(const char *name, const struct sl_schedule **out);
 
 /* Does a run take global steps if its job does not say so? Only where they add no delay, so that a
  * bare name means the published rule. Synchronous rows are global anyway. */
-bool sl_sched_row_is_global(const struct sl_schedule *row);
+bool sl_schedules_row_is_global(const struct sl_schedule *row);
 
 /* Do two weight versions stall the pipeline, because an iteration has fewer micro-batches than are
  * in flight? */
-bool sl_sched_row_is_crowded(const struct sl_sched *sched);
+bool sl_schedules_row_is_crowded(const struct sl_sched *sched);
 /* The row's slack, or 0 if it does not fit in memory, is refused, or stalls the pipeline
- * (sl_sched_row_is_crowded). */
-int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
+ * (sl_schedules_row_is_crowded). */
+int64_t sl_schedules_row_slack(const struct sl_plan *plan, const struct sl_schedule_opts *opts);
 
-/* One edge of GraphPipe's in-flight rule (sched/gen.h): samples in flight of a stage with
+/* One edge of GraphPipe's in-flight rule (schedules/gen.h): samples in flight of a stage with
  * micro-batches of b, groups of k and one replica, before a successor with f samples in flight. */
-int64_t sl_sched_row_need(int64_t b, int64_t k, int64_t next_f, int64_t next_b, int64_t next_k);
+int64_t sl_schedules_row_need(int64_t b, int64_t k, int64_t next_f, int64_t next_b, int64_t next_k);
 
 /* The claim of a schedule for a seat. */
-SL_MUST_CHECK sl_err sl_sched_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
-                                        const struct sl_sched_opts *opts, int seat,
-                                        struct sl_claim *out);
+SL_MUST_CHECK sl_err sl_schedules_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
+                                            const struct sl_schedule_opts *opts, int seat,
+                                            struct sl_claim *out);
 
 #endif

@@ -4,7 +4,7 @@
  * as the widest range of micro-batches that are live at once, so that two live ones never meet; for
  * passes in order that is exactly the number that are live. Weight slot = version mod versions.
  */
-#include "sched/lower.h"
+#include "lower/parts.h"
 
 struct span { /* of one pool: micro-batches [low, high] of the seat may be live */
     int64_t low, high, max;
@@ -76,7 +76,7 @@ static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
     return SL_OK;
 }
 
-sl_err sl_sched_lower_check(const struct sl_sched *flat) {
+sl_err sl_lower_check(const struct sl_sched *flat) {
     const struct sl_plan *plan = flat->plan;
     struct sl_arena arena = {0};
     uint8_t **done = SL_NEW(&arena, uint8_t *, plan->stage_count);
@@ -326,7 +326,7 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
         a->slot = ordinal % pools[SL_POOL_STASH].count;
 }
 
-sl_err sl_sched_lower_slots(struct sl_low *low) {
+sl_err sl_lower_slots(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct slots s = {.low = low};
     s.seats = SL_NEW(&low->scratch, struct seat_spans, plan->seat_count);

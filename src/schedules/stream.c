@@ -20,7 +20,7 @@
  * use: async with any m (m = 1: PipeDream without stashing), paci with an m that keeps the bound
  * low. Staleness policies do corrections.
  */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 static int64_t window_of(const struct sl_gen *gen, int stage) {
     return gen->samples[stage] / gen->plan->stages[stage].micro_size;
@@ -57,10 +57,10 @@ static int64_t widest(const struct sl_gen *gen) {
 
 static sl_err check(const struct sl_gen *gen) {
     bool grouped = gen->plan->tie_count > 0;
-    SL_TRY(sl_sched_gen_check_equal(gen));
+    SL_TRY(sl_schedules_gen_check_equal(gen));
     for (int i = 0; i < gen->plan->stage_count; i++)
         grouped |= gen->plan->stages[i].width > 1;
-    return grouped ? sl_sched_gen_check_single(gen) : SL_OK;
+    return grouped ? sl_schedules_gen_check_single(gen) : SL_OK;
 }
 
 /* Next pass of a seat in the order of keys; ties go down the graph in F and up in B. */
@@ -133,8 +133,8 @@ static void stream_worker(struct sl_gen *gen, int worker, struct cursor *cursors
         if (at < 0)
             return;
         struct cursor *c = &cursors[at];
-        sl_sched_gen_put(out, backward ? SL_BACKWARD : SL_FORWARD, c->stage,
-                         (int32_t)c->next[backward]);
+        sl_schedules_gen_put(out, backward ? SL_BACKWARD : SL_FORWARD, c->stage,
+                             (int32_t)c->next[backward]);
         c->next[backward] = advance(c, c->next[backward], gen->sched->micros[c->stage]);
     }
 }
@@ -171,11 +171,11 @@ static int64_t max_late(const struct sl_gen *gen) {
     return max;
 }
 
-sl_err sl_sched_gen_stream(struct sl_gen *gen) {
+sl_err sl_schedules_gen_stream(struct sl_gen *gen) {
     struct sl_sched *sched = gen->sched;
     int64_t m = sched->micros[0], max = widest(gen);
     int64_t even = gen->iters - (sched->last_batch != sched->batch);
-    int64_t lead = sl_sched_gen_ceil(max - 1, m) > 1 ? sl_sched_gen_ceil(max - 1, m) : 1;
+    int64_t lead = sl_schedules_gen_ceil(max - 1, m) > 1 ? sl_schedules_gen_ceil(max - 1, m) : 1;
     if (sched->global_step) /* the first steps come late, the period has one per iteration */
         lead += 1 + max_late(gen);
     int64_t reps = even * m < max ? 0 : (even * m - max) / m - lead;
@@ -207,18 +207,19 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t m = gen->sched->micros[stage], window = gen->row->window(gen, stage);
     int64_t total = gen->iters * m, live = window < total ? window : total;
     bool global_step = gen->sched->global_step;
-    int64_t more = global_step ? sl_sched_gen_ceil(sl_sched_step_delay(gen->sched, stage), 2) : 0;
-    int64_t late = width == 1 ? sl_sched_gen_ceil(window - 1 + more, m)
-                              : sl_sched_gen_ceil(window - 1, m) +
-                                    sl_sched_gen_ceil(more, least_share(gen, stage));
+    int64_t more =
+        global_step ? sl_schedules_gen_ceil(sl_sched_step_delay(gen->sched, stage), 2) : 0;
+    int64_t late = width == 1 ? sl_schedules_gen_ceil(window - 1 + more, m)
+                              : sl_schedules_gen_ceil(window - 1, m) +
+                                    sl_schedules_gen_ceil(more, least_share(gen, stage));
     bool wide_entry = gen->plan->stages[sl_sched_entry(gen->plan)].width > 1;
-    int64_t late_all = wide_entry ? sl_sched_gen_ceil(widest(gen) - 1, m) + global_step
-                                  : sl_sched_gen_ceil(widest(gen) - 1 + global_step, m);
+    int64_t late_all = wide_entry ? sl_schedules_gen_ceil(widest(gen) - 1, m) + global_step
+                                  : sl_schedules_gen_ceil(widest(gen) - 1 + global_step, m);
     const struct sl_policy *policy = gen->sched->policy.row;
     bool newest = gen->row->rule == SL_RULE_NEWEST && !(policy && policy->bellwether);
-    *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width)};
+    *out = (struct sl_claim){.live = sl_schedules_gen_ceil(live, width)};
     if (width > 1) /* iterations that do not divide evenly put neighbours on one replica */
-        out->live += sl_sched_gen_ceil(live, m);
+        out->live += sl_schedules_gen_ceil(live, m);
     out->delay = gen->row->rule == SL_RULE_2BW     ? 1
                  : gen->row->rule == SL_RULE_VSYNC ? late_all
                                                    : late;
@@ -226,7 +227,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
 }
 
 #define ROW(c_name, text_name, text_brief, version_rule, window_function, ...)                     \
-    const struct sl_schedule sl_sched_row_##c_name = {                                             \
+    const struct sl_schedule sl_schedules_row_##c_name = {                                         \
         .name = (text_name),                                                                       \
         .brief = (text_brief),                                                                     \
         .domain = "one micro-batch size for all stages; one stage per worker when there are "      \

@@ -4,7 +4,7 @@
  *     look     start the most urgent offered pass whose inputs have ended
  *
  * The order was executed in the simulation, so it cannot deadlock. */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
 struct event {
     int64_t time;
@@ -148,7 +148,7 @@ static void open_play(struct play *p, int32_t *micros) {
         push(p, 0, w);
 }
 
-sl_err sl_sched_gen_play(struct sl_play *ask) {
+sl_err sl_schedules_gen_play(struct sl_play *ask) {
     struct sl_gen *gen = ask->gen;
     const struct sl_plan *plan = gen->plan;
     struct sl_arena_mark mark = sl_arena_mark(gen->arena);

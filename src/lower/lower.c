@@ -9,7 +9,9 @@
  * no transfer times; posting behind z would be too late on a real link. This costs at most one more
  * buffer; a worker without memory for it posts behind z.
  */
-#include "sched/lower.h"
+#include "lower/lower.h"
+
+#include "lower/parts.h"
 #include "sched/order.h"
 
 struct posted { /* a RECV and the gap it belongs to */
@@ -199,11 +201,11 @@ static void unturn_epilogue(struct sl_low *low) {
 }
 
 static sl_err lower(struct sl_low *low) {
-    SL_TRY(sl_sched_lower_check(&low->flat));
-    SL_TRY(sl_sched_lower_expand(low));
-    SL_TRY(sl_sched_lower_time(low));
+    SL_TRY(sl_lower_check(&low->flat));
+    SL_TRY(sl_lower_expand(low));
+    SL_TRY(sl_lower_time(low));
     add_messages(low);
-    SL_TRY(sl_sched_lower_slots(low));
+    SL_TRY(sl_lower_slots(low));
     unturn_epilogue(low);
     return SL_OK;
 }
@@ -263,8 +265,8 @@ static bool fits(const struct sl_sched *sched) {
     return true;
 }
 
-sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
-                      struct sl_sched **out) {
+sl_err sl_lower_passes(struct sl_arena *arena, const struct sl_sched *passes,
+                       struct sl_sched **out) {
     if (passes->lowered)
         return sl_fail(SL_ERR_REFUSED, "the schedule has been lowered already");
     struct sl_arena scratch = {0};
@@ -277,23 +279,4 @@ sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
     if (ordered)
         sl_arena_release(arena, mark);
     return lower_tightly(arena, passes, out);
-}
-
-sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
-                      const struct sl_sched_opts *opts, const struct sl_sched **out) {
-    struct sl_arena scratch = {0};
-    struct sl_sched *passes, *lowered = NULL;
-    sl_err err;
-    SL_TRY_OUT(sl_sched_generate(&scratch, plan, opts, &passes));
-    SL_TRY_OUT(sl_sched_lower(arena, passes, &lowered));
-    /* what the result still points to in the scratch arena */
-    lowered->micros =
-        sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
-    lowered->dur_ns =
-        sl_vec_freeze(arena, passes->dur_ns, plan->stage_count, sizeof *passes->dur_ns);
-    SL_TRY_OUT(sl_sched_verify(lowered));
-    *out = lowered;
-out:
-    sl_arena_free(&scratch);
-    return err;
 }

@@ -1,41 +1,43 @@
 /* Shared parts of the generators: windows, seat sequences, domain tests. */
-#include "sched/gen.h"
+#include "schedules/gen.h"
 
-void sl_sched_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
+void sl_schedules_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
     SL_PUSH(&passes->vec,
             ((struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
 }
 
-int64_t sl_sched_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+int64_t sl_schedules_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
 static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-int64_t sl_sched_gen_group(const struct sl_gen *gen, int stage) {
+int64_t sl_schedules_gen_group(const struct sl_gen *gen, int stage) {
     int group = gen->row->groups ? gen->plan->stages[stage].group : 0;
     return gen->opts->group ? gen->opts->group : group ? group : 1;
 }
 
-int64_t sl_sched_row_need(int64_t b, int64_t k, int64_t next_f, int64_t next_b, int64_t next_k) {
-    return sl_sched_gen_ceil(next_f + max(next_b, k * b + max(0, b - next_k * next_b)), b) * b;
+int64_t sl_schedules_row_need(int64_t b, int64_t k, int64_t next_f, int64_t next_b,
+                              int64_t next_k) {
+    return sl_schedules_gen_ceil(next_f + max(next_b, k * b + max(0, b - next_k * next_b)), b) * b;
 }
 
-void sl_sched_gen_inflight(const struct sl_gen *gen, int64_t *out) {
+void sl_schedules_gen_inflight(const struct sl_gen *gen, int64_t *out) {
     const struct sl_plan *plan = gen->plan;
     for (int t = plan->stage_count - 1; t >= 0; t--) {
         int stage = plan->topo[t];
         const struct sl_stage *i = &plan->stages[stage];
-        int64_t b = i->micro_size, k = sl_sched_gen_group(gen, stage), f = k * b;
+        int64_t b = i->micro_size, k = sl_schedules_gen_group(gen, stage), f = k * b;
         for (int e = 0; e < i->out_count; e++) {
             int to = plan->edges[i->out[e]].to;
-            int64_t need = sl_sched_row_need(b, k, out[to], plan->stages[to].micro_size,
-                                             sl_sched_gen_group(gen, to));
+            int64_t need = sl_schedules_row_need(b, k, out[to], plan->stages[to].micro_size,
+                                                 sl_schedules_gen_group(gen, to));
             f = max(f, need + gen->opts->slack * b);
         }
         out[stage] = f + (i->width - 1) * k * b;
     }
 }
 
-void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split) {
+void sl_schedules_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k,
+                               bool split) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int replica = gen->plan->seats[seat].replica;
     int32_t micros = gen->micros[stage], next = 0;
@@ -43,12 +45,12 @@ void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t
         int64_t until = window - 1 + a / k * k;
         for (; next < micros && next <= until; next++)
             if (next % width == replica)
-                sl_sched_gen_put(&gen->seats[seat], SL_FORWARD, stage, next);
+                sl_schedules_gen_put(&gen->seats[seat], SL_FORWARD, stage, next);
         if (a % width != replica)
             continue;
-        sl_sched_gen_put(&gen->seats[seat], split ? SL_BACKWARD_INPUT : SL_BACKWARD, stage, a);
+        sl_schedules_gen_put(&gen->seats[seat], split ? SL_BACKWARD_INPUT : SL_BACKWARD, stage, a);
         if (split)
-            sl_sched_gen_put(&gen->seats[seat], SL_BACKWARD_WEIGHT, stage, a);
+            sl_schedules_gen_put(&gen->seats[seat], SL_BACKWARD_WEIGHT, stage, a);
     }
 }
 
@@ -73,14 +75,14 @@ static void took_head(void *ctx, int seat, const struct sl_action *pass) {
     gen->seats[seat].vec.room++;
 }
 
-sl_err sl_sched_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
+sl_err sl_schedules_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
     int64_t *rooms = SL_NEW(gen->arena, int64_t, gen->plan->seat_count);
     for (int i = 0; i < gen->plan->seat_count; i++) {
         rooms[i] = gen->seats[i].vec.room;
         gen->seats[i].vec.room = 0;
     }
     struct sl_play play = {.gen = gen, .ctx = gen, .candidates = head, .took = took_head};
-    sl_err err = sl_sched_gen_play(&play);
+    sl_err err = sl_schedules_gen_play(&play);
     for (int i = 0; i < gen->plan->seat_count; i++) {
         gen->seats[i].vec.room = rooms[i];
         gen->seats[i].vec.count = 0;
@@ -89,7 +91,7 @@ sl_err sl_sched_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
     return err;
 }
 
-sl_err sl_sched_gen_merge(struct sl_gen *gen) {
+sl_err sl_schedules_gen_merge(struct sl_gen *gen) {
     bool single = true;
     for (int i = 0; i < gen->plan->worker_count; i++)
         single &= gen->plan->worker_seat_count[i] <= 1;
@@ -107,12 +109,12 @@ sl_err sl_sched_gen_merge(struct sl_gen *gen) {
         return SL_OK;
     }
     int64_t end_ns;
-    return sl_sched_gen_play_seats(gen, &end_ns);
+    return sl_schedules_gen_play_seats(gen, &end_ns);
 }
 
 /* --- domain tests --- */
 
-sl_err sl_sched_gen_check_equal(const struct sl_gen *gen) {
+sl_err sl_schedules_gen_check_equal(const struct sl_gen *gen) {
     const struct sl_stage *stages = gen->plan->stages;
     for (int i = 1; i < gen->plan->stage_count; i++)
         if (stages[i].micro_size != stages[0].micro_size)
@@ -124,7 +126,7 @@ sl_err sl_sched_gen_check_equal(const struct sl_gen *gen) {
     return SL_OK;
 }
 
-sl_err sl_sched_gen_check_single(const struct sl_gen *gen) {
+sl_err sl_schedules_gen_check_single(const struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->worker_count; i++)
         if (gen->plan->worker_seat_count[i] > 1)
             return sl_fail(SL_ERR_REFUSED,
@@ -142,7 +144,7 @@ static bool is_chain(const struct sl_plan *plan) {
     return true;
 }
 
-int sl_sched_gen_depth(const struct sl_plan *plan, enum sl_layout layout) {
+int sl_schedules_gen_depth(const struct sl_plan *plan, enum sl_layout layout) {
     int width = plan->stages[0].width, pipelines = layout == SL_LAYOUT_CROSS ? width / 2 : width;
     return pipelines && plan->worker_count > pipelines ? plan->worker_count / pipelines : 1;
 }
@@ -150,7 +152,7 @@ int sl_sched_gen_depth(const struct sl_plan *plan, enum sl_layout layout) {
 /* The worker that a replica shares with an earlier stage, or with the other pipeline of a pair. */
 static int shared_worker(const struct sl_plan *plan, enum sl_layout layout, int stage,
                          int replica) {
-    int n = plan->stage_count, p = sl_sched_gen_depth(plan, layout);
+    int n = plan->stage_count, p = sl_schedules_gen_depth(plan, layout);
     if (layout == SL_LAYOUT_CROSS && replica % 2)
         return plan->stages[n - 1 - stage].workers[replica - 1];
     int base = layout == SL_LAYOUT_V && stage >= p ? n - 1 - stage : stage % p;
@@ -183,10 +185,11 @@ static sl_err check_places(const struct sl_gen *gen, enum sl_layout layout) {
     return SL_OK;
 }
 
-sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
+sl_err sl_schedules_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
     const struct sl_plan *plan = gen->plan;
-    int n = plan->stage_count, width = plan->stages[0].width, p = sl_sched_gen_depth(plan, layout);
-    SL_TRY(sl_sched_gen_check_equal(gen));
+    int n = plan->stage_count, width = plan->stages[0].width,
+        p = sl_schedules_gen_depth(plan, layout);
+    SL_TRY(sl_schedules_gen_check_equal(gen));
     if (!is_chain(plan))
         return sl_fail(SL_ERR_REFUSED,
                        "%s needs a chain of stages; zb-graph and graph take any graph",

@@ -6,7 +6,7 @@
  * reduces in ascending order of groups. All workers use this order, so that reductions cannot
  * deadlock.
  */
-#include "sched/lower.h"
+#include "lower/parts.h"
 
 struct seat_state {
     int32_t steps;   /* STEPs put so far = the newest version */
@@ -35,15 +35,6 @@ struct expand {
     int segment;           /* current */
 };
 
-int sl_sched_group_of(const struct sl_plan *plan, int stage, int i) {
-    if (plan->stages[stage].width > 1 && i-- == 0)
-        return stage;
-    for (int t = 0; t < plan->tie_count; t++)
-        if (sl_sched_in_group(plan, plan->stage_count + t, stage) && i-- == 0)
-            return plan->stage_count + t;
-    return -1;
-}
-
 /* Micro-batches that a seat has in an iteration. */
 static int32_t share_of(const struct sl_sched *flat, int seat, int32_t iter) {
     const struct sl_seat *s = &flat->plan->seats[seat];
@@ -67,7 +58,7 @@ static void note_event(struct expand *e, const struct seat_state *s, int stage, 
 
 static sl_err put_step(struct expand *e, struct sl_items *items, int stage, int32_t version) {
     put(items, (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
-    return sl_sched_lower_foresee_step(e->low, items, e->segment, stage, version);
+    return sl_lower_foresee_step(e->low, items, e->segment, stage, version);
 }
 
 /* REDUCE in ascending groups, then STEP, for all seats of a worker. */
@@ -205,8 +196,8 @@ static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
         SL_TRY(step_due(e, items, s, &pass));
     s->passes++;
     pass.version = version_of(e, &pass, s->steps);
-    pass.version = sl_sched_lower_bell(e->low, &s->foresight, &pass, s->steps, pass.version);
-    SL_TRY(sl_sched_lower_foresee(e->low, &s->foresight, items, &pass));
+    pass.version = sl_lower_bell(e->low, &s->foresight, &pass, s->steps, pass.version);
+    SL_TRY(sl_lower_foresee(e->low, &s->foresight, items, &pass));
     if (backward && plan->stages[pass.stage].recompute) {
         struct sl_action recompute = pass;
         recompute.kind = SL_RECOMPUTE;
@@ -327,8 +318,8 @@ static sl_err expand_worker(struct expand *e, int worker) {
     const struct sl_sched *flat = &e->low->flat;
     const struct sl_plan *plan = e->low->plan;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++)
-        SL_TRY(sl_sched_lower_foresee_step(e->low, &e->low->items[SL_PROLOGUE][worker], SL_PROLOGUE,
-                                           plan->seats[plan->worker_seats[worker][i]].stage, 0));
+        SL_TRY(sl_lower_foresee_step(e->low, &e->low->items[SL_PROLOGUE][worker], SL_PROLOGUE,
+                                     plan->seats[plan->worker_seats[worker][i]].stage, 0));
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
         const struct sl_actions *list = &flat->lists[s][worker];
         struct sl_items *items = &e->low->items[s][worker];
@@ -349,7 +340,7 @@ static sl_err expand_worker(struct expand *e, int worker) {
     return SL_OK;
 }
 
-sl_err sl_sched_lower_expand(struct sl_low *low) {
+sl_err sl_lower_expand(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct expand e = {.low = low};
     e.seats = SL_NEW(&low->scratch, struct seat_state, plan->seat_count);
