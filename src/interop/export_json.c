@@ -29,6 +29,8 @@ static void put_stage(struct sl_json_out *json, const struct sl_stage *stage) {
     sl_json_put_string(json, "name", stage->name);
     sl_json_put_int(json, "micro_size", stage->micro_size);
     put_ints(json, "workers", stage->workers, stage->width);
+    sl_json_put_int(json, "shards", stage->shards);
+    sl_json_put_bool(json, "zero1", stage->zero1);
     sl_json_put_bool(json, "recompute", stage->recompute);
     sl_json_put_bool(json, "has_input", stage->has_input);
     sl_json_put_int(json, "height", stage->height);

@@ -205,6 +205,23 @@ static sl_err measure_delays(struct sl_job_work *work) {
     return delays_of(work, true, &work->delays);
 }
 
+static sl_err check_shards(const struct sl_plan *plan) {
+    for (int s = 0; s < plan->stage_count; s++) {
+        const struct sl_stage *stage = &plan->stages[s];
+        if (stage->shards > 1)
+            return sl_fail(SL_ERR_REFUSED,
+                           "stage %s has %d tensor-parallel shards; plans with shards can be "
+                           "simulated and exported, not run yet",
+                           stage->name, stage->shards);
+        if (stage->zero1)
+            return sl_fail(SL_ERR_REFUSED,
+                           "stage %s has sharded optimizer state (zero1); such plans can be "
+                           "simulated and exported, not run yet",
+                           stage->name);
+    }
+    return SL_OK;
+}
+
 sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     struct sl_job *job = &work->job;
     int *stage_of = SL_NEW(&work->arena, int, work->graph->forward_count);
@@ -216,6 +233,7 @@ sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     SL_TRY(sl_job_given_open(work, planned));
     if (!planned)
         SL_TRY(plan_stages(work, stage_of));
+    SL_TRY(check_shards(work->pipe.plan));
     SL_TRY(set_group(work));
     SL_TRY(sl_job_given_keep(work));
     if (!sl_job_has(job, "slack"))

@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
+#include "plan/shards.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -221,6 +222,7 @@ sl_err sl_plan_check(const struct sl_plan *plan) {
     SL_TRY(check_counts(plan));
     SL_TRY(check_names(plan));
     SL_TRY(check_replicas(plan));
+    SL_TRY(sl_plan_check_shards(plan));
     SL_TRY(check_edges(plan));
     SL_TRY(check_ties(plan));
     return check_nodes(plan);
@@ -329,6 +331,8 @@ sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
     for (int i = 0; i < plan->stage_count; i++) {
         struct sl_stage *stage = &stages[i];
         stage->name = copy_name(arena, stage->name);
+        stage->shards = stage->shards ? stage->shards : 1;
+        stage->collectives = COPY(arena, stage->collectives, stage->collective_count);
         stage->workers = COPY(arena, stage->workers, stage->width);
         stage->nodes = COPY(arena, stage->nodes, stage->node_count);
         stage->height = stage->window = stage->in_count = stage->out_count = 0;
@@ -345,6 +349,7 @@ sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
     derive_edges(arena, stages, plan->stage_count, edges, plan->edge_count);
     SL_TRY(derive_heights(arena, plan, stages));
     derive_seats(arena, plan, stages);
+    sl_plan_derive_devices(arena, plan);
     *out = plan;
     return SL_OK;
 }
@@ -362,7 +367,8 @@ static bool same_ints(const int *a, int a_count, const int *b, int b_count) {
 
 static bool same_stage(const struct sl_stage *a, const struct sl_stage *b) {
     return a->micro_size == b->micro_size && a->recompute == b->recompute &&
-           a->has_input == b->has_input && same_ints(a->workers, a->width, b->workers, b->width) &&
+           a->has_input == b->has_input && a->shards == b->shards && a->zero1 == b->zero1 &&
+           same_ints(a->workers, a->width, b->workers, b->width) &&
            same_ints(a->nodes, a->node_count, b->nodes, b->node_count) &&
            memcmp(&a->times, &b->times, sizeof a->times) == 0;
 }

@@ -6,6 +6,10 @@
  *       \                 /                   worker 3: c d      a worker may hold several seats,
  *        stage c ---------                                       but one replica of a stage at most
  *
+ * A worker is one device or, if its stages have `shards` t > 1, a team of t devices. Each device of
+ * the team computes one shard of the worker's stages, and all t walk the worker's list of actions.
+ * Devices are numbered worker by worker: worker_device[w] is the first of worker w.
+ *
  * A micro-batch of a stage is `micro_size` samples, and stages may differ in it. Micro-batch number
  * j of an iteration belongs to replica j mod width (1F1B-RR). A plan is data: read or built once,
  * checked, then frozen. Text: docs/formats.md.
@@ -25,15 +29,17 @@ enum {
     SL_WORKER_MAX = 65535,
     SL_EDGE_MAX = 65535,
     SL_WIDTH_MAX = 65535,
+    SL_SHARD_MAX = 1024,
+    SL_COLLECTIVE_MAX = 1 << 16,
     SL_GROUP_MAX = 1 << 20,
     SL_SEAT_MAX = 1 << 20,
 };
 
-/* Memory of one seat of a stage, bytes. From `stash` on per micro-batch. */
+/* Memory of one device of a seat, bytes: of one shard. From `stash` on per micro-batch. */
 struct sl_stage_bytes {
     int64_t params; /* one copy of the weights */
     int64_t grads;  /* one gradient buffer */
-    int64_t state;  /* optimizer state; never duplicated */
+    int64_t state;  /* optimizer state; never duplicated; with zero1 the part of one replica */
     int64_t stash;  /* from F to I (or B) */
     int64_t saved;  /* from F to RECOMPUTE, when the stage recomputes: its inputs */
     int64_t kept;   /* from I to W */
@@ -42,8 +48,33 @@ struct sl_stage_bytes {
 
 static const int64_t SL_STAGE_NS_MAX = INT64_MAX >> 24;
 
-/* Expected durations of the actions of one seat, ns: passes of a full micro-batch; one reduce; one
- * step. Some schedules order passes by them. All 0: unknown. */
+/* Collectives between the shards of a stage, in the order in which a pass meets them. */
+enum sl_collective_kind {
+    SL_COLLECTIVE_SUM,     /* all-reduce: every shard gets the sum of the parts, in shard order */
+    SL_COLLECTIVE_GATHER,  /* all-gather: every shard gets all parts */
+    SL_COLLECTIVE_SCATTER, /* reduce-scatter: every shard gets its part of the sum */
+    SL_COLLECTIVE_KINDS,
+};
+enum sl_collective_pass {
+    SL_COLLECTIVE_F, /* F; a stage that recomputes repeats them */
+    SL_COLLECTIVE_B, /* B, or I */
+    SL_COLLECTIVE_W, /* B, or W */
+    SL_COLLECTIVE_PASSES,
+};
+struct sl_collective {
+    enum sl_collective_pass pass;
+    enum sl_collective_kind kind;
+    int64_t sample_bytes; /* of the whole tensor for one sample */
+    int count;            /* so many in a row */
+};
+extern const char *const sl_plan_collective_kinds[]; /* ends with NULL */
+extern const char *const sl_plan_collective_passes[];
+
+/* Bytes that one of `shards` devices sends in a collective on a tensor of `bytes` (ring). */
+int64_t sl_plan_collective_traffic(enum sl_collective_kind kind, int shards, int64_t bytes);
+
+/* Expected durations of the actions of one seat, ns: passes of a full micro-batch with their
+ * collectives; one reduce; one step. Some schedules order passes by them. All 0: unknown. */
 struct sl_stage_times {
     int64_t f, b, i, w, recompute, reduce, step;
 };
@@ -51,6 +82,8 @@ struct sl_stage_times {
 struct sl_stage {
     const char *name;
     int width;          /* replicas */
+    int shards;         /* t: devices of a replica; a draft may have 0 for 1 */
+    bool zero1;         /* the replicas divide the optimizer state among them */
     int64_t micro_size; /* samples of one micro-batch */
     const int *workers; /* [width] where each replica is */
     const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
@@ -60,6 +93,8 @@ struct sl_stage {
     bool has_input; /* reads training data of its own (sources always do) */
     struct sl_stage_bytes bytes;
     struct sl_stage_times times;
+    const struct sl_collective *collectives; /* [collective_count] */
+    int collective_count;
     /* derived by sl_plan_build */
     int height;          /* edges on the longest path to a sink */
     int window;          /* replicas on the path to a sink that has most, its own included */
@@ -99,7 +134,7 @@ struct sl_plan {
     const struct sl_tie *ties;
     int tie_count;
     int worker_count;
-    const int64_t *memory_bytes; /* [worker_count] limit, 0 = none */
+    const int64_t *memory_bytes; /* [worker_count] limit of each of its devices, 0 = none */
     /* The planner's choice; a schedule may be built with other values. 0/NULL: none. */
     const char *schedule;
     int64_t batch; /* samples per optimizer step */
@@ -108,9 +143,12 @@ struct sl_plan {
     int seat_count;
     const int *const *worker_seats; /* [worker_count] ascending seat numbers */
     const int *worker_seat_count;
-    int depth;       /* stages on the longest path: 1 + largest height */
-    int window;      /* largest window of a stage */
-    const int *topo; /* [stage_count] stages, every edge goes to the right */
+    const int *worker_device; /* [worker_count + 1] first device of each; the last: all devices */
+    const int *worker_shards; /* [worker_count] devices of each, 1 if it has no seat */
+    int shards;               /* largest of a stage */
+    int depth;                /* stages on the longest path: 1 + largest height */
+    int window;               /* largest window of a stage */
+    const int *topo;          /* [stage_count] stages, every edge goes to the right */
 };
 
 /* Freezes: copies `draft` (ignores its derived fields) into `arena`, derives, checks. */

@@ -7,9 +7,10 @@
  *     batch 64
  *     workers 3
  *     memory 0 17179869184
- *     stage a width 2 micro 4 [group 2] on 0 1 [recompute] [input]
+ *     stage a width 2 micro 4 [group 2] [shards 4] [zero1] on 0 1 [recompute] [input]
  *     bytes a params 10 grads 10 state 20 stash 4 saved 1 kept 2 work 0
  *     takes a f 120 b 249 i 130 w 119 recompute 100 reduce 0 step 40
+ *     collective a f sum 4096 [24]
  *     nodes a 0..4 7
  *     edge a b 4096
  *     tie embed 1024 a b
@@ -20,6 +21,11 @@
 #include "base/map.h"
 #include "base/vec.h"
 
+struct collective_line {
+    int stage;
+    struct sl_collective collective;
+};
+
 struct reader {
     struct sl_lex *lex;
     struct sl_arena *arena;
@@ -28,6 +34,7 @@ struct reader {
     SL_VEC(struct sl_edge) edges;
     SL_VEC(struct sl_tie) ties;
     SL_VEC(int) ints;
+    SL_VEC(struct collective_line) collectives;
     struct sl_map names; /* of stages */
     int64_t *memory;
 };
@@ -61,6 +68,17 @@ static sl_err take_stage(struct reader *r, int *out) {
     return sl_lex_fail_at(r->lex, pos, "no stage is called '%.*s'", (int)name.length, name.at);
 }
 
+static sl_err read_shards(struct sl_lex *lex, struct sl_stage *stage) {
+    int64_t value = 1;
+    if (sl_lex_is_name(lex, "shards")) {
+        SL_TRY(sl_lex_next(lex));
+        SL_TRY(take_range(lex, "shards", 1, SL_SHARD_MAX, &value));
+    }
+    stage->shards = (int)value;
+    stage->zero1 = sl_lex_is_name(lex, "zero1");
+    return stage->zero1 ? sl_lex_next(lex) : SL_OK;
+}
+
 static sl_err read_stage(void *reader) {
     struct reader *r = reader;
     struct sl_lex *lex = r->lex;
@@ -79,6 +97,7 @@ static sl_err read_stage(void *reader) {
         SL_TRY(take_range(lex, "group", 1, SL_GROUP_MAX, &value));
         stage.group = (int)value;
     }
+    SL_TRY(read_shards(lex, &stage));
     SL_TRY(take_word(lex, "on"));
     r->ints.count = 0;
     while (lex->tok.kind == SL_TOK_INT) {
@@ -132,6 +151,52 @@ static sl_err read_times(void *reader) {
         SL_TRY(take_range(r->lex, "nanoseconds", 0, SL_STAGE_NS_MAX, fields[i]));
     }
     return SL_OK;
+}
+
+static sl_err take_choice(struct sl_lex *lex, const char *what, const char *const *names,
+                          int *out) {
+    char found[64];
+    for (*out = 0; names[*out]; ++*out)
+        if (sl_lex_is_name(lex, names[*out]))
+            return sl_lex_next(lex);
+    return sl_lex_fail(lex, "expected %s, found %s", what, sl_lex_found(lex, found));
+}
+
+static sl_err read_collective(void *reader) {
+    struct reader *r = reader;
+    struct sl_collective c = {0};
+    int stage, pass, kind;
+    int64_t count = 1;
+    SL_TRY(take_stage(r, &stage));
+    SL_TRY(take_choice(r->lex, "f, b or w", sl_plan_collective_passes, &pass));
+    SL_TRY(take_choice(r->lex, "sum, gather or scatter", sl_plan_collective_kinds, &kind));
+    SL_TRY(take_range(r->lex, "bytes", 0, INT64_MAX >> 32, &c.sample_bytes));
+    if (r->lex->tok.kind == SL_TOK_INT)
+        SL_TRY(take_range(r->lex, "count", 1, SL_COLLECTIVE_MAX, &count));
+    c.pass = (enum sl_collective_pass)pass;
+    c.kind = (enum sl_collective_kind)kind;
+    c.count = (int)count;
+    SL_PUSH(&r->collectives, ((struct collective_line){stage, c}));
+    return SL_OK;
+}
+
+/* Gives each stage its collectives, in the order of the lines. */
+static void place_collectives(struct reader *r) {
+    for (int64_t s = 0; s < r->stages.count; s++) {
+        struct sl_collective *list = NULL;
+        int count = 0;
+        for (int64_t i = 0; i < r->collectives.count; i++)
+            count += r->collectives.at[i].stage == s;
+        if (!count)
+            continue;
+        list = SL_NEW(r->arena, struct sl_collective, count);
+        count = 0;
+        for (int64_t i = 0; i < r->collectives.count; i++)
+            if (r->collectives.at[i].stage == s)
+                list[count++] = r->collectives.at[i].collective;
+        r->stages.at[s].collectives = list;
+        r->stages.at[s].collective_count = count;
+    }
 }
 
 static sl_err read_nodes(void *reader) {
@@ -249,10 +314,11 @@ static sl_err read_batch(void *reader) {
 
 static sl_err read_lines(struct reader *r) {
     static const struct sl_lex_line lines[] = {
-        {"model", read_model}, {"sizes", read_sizes},     {"schedule", read_schedule},
-        {"batch", read_batch}, {"workers", read_workers}, {"memory", read_memory},
-        {"stage", read_stage}, {"bytes", read_bytes},     {"takes", read_times},
-        {"nodes", read_nodes}, {"edge", read_edge},       {"tie", read_tie}};
+        {"model", read_model},          {"sizes", read_sizes},     {"schedule", read_schedule},
+        {"batch", read_batch},          {"workers", read_workers}, {"memory", read_memory},
+        {"stage", read_stage},          {"bytes", read_bytes},     {"takes", read_times},
+        {"nodes", read_nodes},          {"edge", read_edge},       {"tie", read_tie},
+        {"collective", read_collective}};
     return sl_lex_take_lines(r->lex, lines, SL_COUNT(lines), r);
 }
 
@@ -260,6 +326,7 @@ sl_err sl_plan_read_lines(struct sl_arena *arena, struct sl_lex *lex, const stru
     struct reader r = {.lex = lex, .arena = arena};
     sl_err err;
     SL_TRY_OUT(read_lines(&r));
+    place_collectives(&r);
     r.draft.stages = r.stages.at;
     r.draft.stage_count = (int)r.stages.count;
     r.draft.edges = r.edges.at;
@@ -275,6 +342,7 @@ out:
     SL_VEC_FREE(&r.edges);
     SL_VEC_FREE(&r.ties);
     SL_VEC_FREE(&r.ints);
+    SL_VEC_FREE(&r.collectives);
     sl_map_free(&r.names);
     return err;
 }
@@ -321,13 +389,27 @@ static void write_times(const struct sl_stage *stage, struct sl_text *out) {
                        (long long)t->step);
 }
 
+static void write_collectives(const struct sl_stage *stage, struct sl_text *out) {
+    for (int i = 0; i < stage->collective_count; i++) {
+        const struct sl_collective *c = &stage->collectives[i];
+        sl_text_printf(out, "collective %s %s %s %lld", stage->name,
+                       sl_plan_collective_passes[c->pass], sl_plan_collective_kinds[c->kind],
+                       (long long)c->sample_bytes);
+        if (c->count > 1)
+            sl_text_printf(out, " %d", c->count);
+        sl_text_put(out, "\n");
+    }
+}
+
 static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
     const struct sl_stage_bytes *b = &stage->bytes;
     sl_text_printf(out, "stage %s width %d micro %lld", stage->name, stage->width,
                    (long long)stage->micro_size);
     if (stage->group)
         sl_text_printf(out, " group %d", stage->group);
-    sl_text_put(out, " on");
+    if (stage->shards > 1)
+        sl_text_printf(out, " shards %d", stage->shards);
+    sl_text_put(out, stage->zero1 ? " zero1 on" : " on");
     for (int i = 0; i < stage->width; i++)
         sl_text_printf(out, " %d", stage->workers[i]);
     sl_text_printf(out, "%s%s\n", stage->recompute ? " recompute" : "",
@@ -339,6 +421,7 @@ static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
                    (long long)b->stash, (long long)b->saved, (long long)b->kept,
                    (long long)b->work);
     write_times(stage, out);
+    write_collectives(stage, out);
     write_nodes(stage, out);
 }
 

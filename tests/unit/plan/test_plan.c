@@ -54,6 +54,53 @@ static void test_round_trip(void **state) {
     sl_arena_free(&arena);
 }
 
+static const char sharded[] =
+    "sluice-plan 1\n"
+    "workers 4\n"
+    "stage a width 2 micro 3 group 2 shards 3 zero1 on 0 1 recompute input\n"
+    "bytes a params 11 grads 13 state 17 stash 19 saved 23 kept 29 work 31\n"
+    "collective a f sum 4096 24\n"
+    "collective a f gather 12\n"
+    "collective a b sum 4096\n"
+    "collective a w scatter 8\n"
+    "stage b width 1 micro 6 on 2\n"
+    "bytes b params 7 grads 7 state 0 stash 0 saved 0 kept 0 work 0\n"
+    "stage c width 1 micro 6 shards 3 on 1 input\n"
+    "bytes c params 7 grads 7 state 0 stash 0 saved 0 kept 0 work 0\n"
+    "edge a b 4099\n";
+
+static void test_shards(void **state) {
+    struct sl_arena arena = {0};
+    const struct sl_plan *plan;
+    struct sl_text text = {0};
+    (void)state;
+    assert_int_equal(read_text(&arena, sharded, &plan), SL_OK);
+    sl_plan_write(plan, &text);
+    assert_string_equal(text.at, sharded);
+    assert_int_equal(plan->stages[0].shards, 3);
+    assert_true(plan->stages[0].zero1);
+    assert_int_equal(plan->stages[1].shards, 1);
+    assert_int_equal(plan->stages[0].collective_count, 4);
+    assert_int_equal(plan->stages[0].collectives[0].count, 24);
+    assert_int_equal(plan->stages[0].collectives[3].kind, SL_COLLECTIVE_SCATTER);
+    assert_int_equal(plan->shards, 3);
+    const int devices[] = {0, 3, 6, 7, 8}; /* worker 3 has no stage: one device */
+    for (int w = 0; w <= plan->worker_count; w++)
+        assert_int_equal(plan->worker_device[w], devices[w]);
+    assert_int_equal(plan->worker_shards[1], 3);
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
+/* Ring algorithms: a device sends (t-1)/t of the tensor, in an all-reduce twice. */
+static void test_collective_traffic(void **state) {
+    (void)state;
+    assert_int_equal(sl_plan_collective_traffic(SL_COLLECTIVE_SUM, 4, 4096), 6144);
+    assert_int_equal(sl_plan_collective_traffic(SL_COLLECTIVE_GATHER, 4, 4096), 3072);
+    assert_int_equal(sl_plan_collective_traffic(SL_COLLECTIVE_SCATTER, 2, 4096), 2048);
+    assert_int_equal(sl_plan_collective_traffic(SL_COLLECTIVE_SUM, 1, 4096), 0);
+}
+
 /* Names and bytes do not change a layout; nodes, workers and replicas do. */
 static void test_same_layout(void **state) {
     static const struct {
@@ -66,6 +113,8 @@ static void test_same_layout(void **state) {
         {"work 31", "work 32", true},
         {"memory 1 17179869184\n", "", true},
         {"on 2\n", "on 0\n", false},
+        {"micro 6 on 2", "micro 6 shards 2 on 2", false},
+        {"micro 6 on 2", "micro 6 zero1 on 2", false},
         {"micro 6", "micro 12", false},
         {"recompute input", "input", false},
         {"5\n"
@@ -129,13 +178,13 @@ static void test_depth(void **state) {
     sl_arena_free(&arena);
 }
 
-static void refuse(const char *from, const char *to, const char *message) {
+static void refuse_in(const char *whole, const char *from, const char *to, const char *message) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan;
     struct sl_text text = {0};
-    const char *at = strstr(full, from);
+    const char *at = strstr(whole, from);
     assert_non_null(at);
-    sl_text_put_bytes(&text, full, (size_t)(at - full));
+    sl_text_put_bytes(&text, whole, (size_t)(at - whole));
     sl_text_put(&text, to);
     sl_text_put(&text, at + strlen(from));
     assert_int_equal(read_text(&arena, text.at, &plan), SL_ERR_INPUT);
@@ -143,6 +192,24 @@ static void refuse(const char *from, const char *to, const char *message) {
         fail_msg("'%s' is not in '%s'", message, sl_err_message());
     sl_text_free(&text);
     sl_arena_free(&arena);
+}
+
+static void refuse(const char *from, const char *to, const char *message) {
+    refuse_in(full, from, to, message);
+}
+
+static void test_shards_refused(void **state) {
+    (void)state;
+    refuse_in(sharded, "shards 3 zero1", "shards 0", "shards 0 is not in 1..");
+    refuse_in(sharded, "shards 3 zero1", "shards 2 zero1",
+              "worker 1: stage a has 2 shards, stage c has 3");
+    refuse_in(sharded, "shards 3 on 1", "on 1", "worker 1: stage a has 3 shards, stage c has 1");
+    refuse_in(sharded, "edge a", "collective b f sum 8\nedge a",
+              "stage b has collectives but one shard");
+    refuse_in(sharded, "b sum 4096", "f sum 4096 0", "count 0 is not in");
+    refuse_in(sharded, "w scatter", "w broadcast", "expected sum, gather or scatter");
+    refuse_in(sharded, "w scatter", "f scatter", "those of f come first");
+    refuse_in(sharded, "shards 3 zero1 on 0 1", "shards 1000 zero1 on 0 1", "worker 1: stage a");
 }
 
 static void test_refused(void **state) {
@@ -166,9 +233,10 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_same_layout),
-        cmocka_unit_test(test_derived),    cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_same_layout),
+        cmocka_unit_test(test_derived),        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_shards_refused), cmocka_unit_test(test_collective_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
