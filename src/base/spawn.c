@@ -58,9 +58,9 @@ static void bind_to_cpu(int number) {
 }
 
 static void set_files(const struct sl_spawn *s) {
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
+    int in = s->in_fd ? s->in_fd : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (in >= 0)
+        dup2(in, STDIN_FILENO);
     if (s->out_fd)
         dup2(s->out_fd, STDOUT_FILENO);
     if (s->err_fd)

@@ -1,6 +1,6 @@
 /* Child processes: start a program, or run one and capture its output.
  *
- * A child reads from /dev/null and leads a process group of its own, so that Ctrl-C reaches only
+ * A child reads from /dev/null, or a given file, and leads a process group of its own, so that Ctrl-C reaches only
  * the parent.
  */
 #ifndef SL_BASE_SPAWN_H
@@ -14,6 +14,7 @@ struct sl_spawn {
     const char *program;     /* file to execute; NULL: argv[0], searched on the PATH */
     const char *const *argv; /* ends with NULL */
     const char *const *env;  /* "NAME=VALUE" sets, "NAME" unsets; ends with NULL; NULL: none */
+    int in_fd;               /* standard input of the child; 0: /dev/null */
     int out_fd, err_fd;      /* standard output and error of the child; 0: those of the parent */
     int keep_fd;             /* also open in the child, under the same number; 0: none */
     int cpu;               /* bind to the k-th allowed CPU, k from 1, modulo their number; 0: no */

@@ -5,9 +5,9 @@
 
 #include <signal.h>
 
-static volatile sig_atomic_t forward_signal;
+static struct sl_launch_signals signals;
 
-static void on_signal(int signal) { forward_signal = signal; }
+static void on_signal(int signal) { signals.count[signal]++; }
 
 /* After the output of the command itself. */
 static sl_err print_json(const struct sl_launch *l, sl_err status) {
@@ -30,6 +30,12 @@ static sl_err run(const struct sl_args *args) {
     int forwarded[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
     if (sl_args_has(args, "--probe"))
         return sl_launch_probe(sl_args_text(args, "--probe", ""));
+    if (sl_args_has(args, "--serve")) {
+        int status = 0;
+        SL_TRY(sl_launch_serve(&status));
+        sl_err_set_message(""); /* the rank has printed it */
+        return (sl_err)status;
+    }
     l.ranks = 0;
     SL_TRY(sl_args_int(args, "-n", 1, SL_LAUNCH_RANKS_MAX, &l.ranks));
     SL_TRY(sl_args_int(args, "--restarts", 0, INT64_MAX / 2, &l.restarts));
@@ -39,7 +45,7 @@ static sl_err run(const struct sl_args *args) {
         return sl_fail(SL_ERR_USAGE,
                        "launch: the command is missing, e.g. sluice launch -n 4 -- train ...");
     l.program = sl_args_text(args, "--program", NULL);
-    l.forward_signal = &forward_signal;
+    l.signals = &signals;
     l.argv[l.argc++] = l.program ? l.program : "sluice";
     for (int i = 0; i < args->positional_count; i++)
         l.argv[l.argc++] = args->positional[i];
@@ -62,6 +68,7 @@ static const struct sl_option options[] = {
     {"--hosts", "A,B=ADDR", "distribute the ranks over these hosts (default: this host)", false},
     {"--agent", "COMMAND", "command that starts a command on a host (default ssh)", false},
     {"--probe", "HOST:PORT", "only test by the exit status whether HOST answers", false},
+    {"--serve", NULL, "run one rank as standard input says; '--hosts' uses it", false},
     {"--program", "PATH", "program to start (default sluice)", false},
     {0},
 };
@@ -74,7 +81,8 @@ const struct sl_command sl_cli_cmd_launch = {
         "Starts N ranks of a sluice command. Needs no MPI, and on one host no SSH. If a rank "
         "dies,\n"
         "stops or becomes unreachable, the other ranks print which one and end. The launcher then\n"
-        "exits with status 5, or restarts the command, with fewer ranks if a host is lost.\n"
+        "exits with status 5, or restarts the command, with fewer ranks if a host is lost. Ctrl-C\n"
+        "saves and ends the job, a second one ends it at once. All ranks end with the launcher.\n"
         "\n"
         "  sluice launch -n 4 --restarts 3 -- train gpt-nano --stages 4 --out run "
         "--checkpoint-every 50",

@@ -1,9 +1,4 @@
-/* Ranks on several hosts. An agent starts them ("ssh", or "ip netns exec" if hosts are namespaces):
- *
- *     AGENT HOST env SLUICE_RANK=1 ... sluice train ...
- *
- * After a loss, hosts that no longer answer are left out.
- */
+/* The hosts of a launch. After a loss, hosts that no longer answer are left out. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/spawn.h"
@@ -26,6 +21,16 @@ enum { PROBE_MS = 3000, AGENT_MS = 8000, WORDS_MAX = SL_ARGS_MAX + 32 };
 
 /* ---- the list of hosts ---- */
 
+/* Names and addresses travel in command lines: nothing that a shell could read as more. */
+static bool is_plain(const char *text, size_t length) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "._-:@%[]";
+    for (size_t i = 0; i < length; i++)
+        if (!text[i] || !strchr(letters, text[i]))
+            return false;
+    return true;
+}
+
 static sl_err add_host(struct sl_launch *l, const char *text, size_t length) {
     const char *equals = memchr(text, '=', length);
     size_t name = equals ? (size_t)(equals - text) : length;
@@ -33,7 +38,7 @@ static sl_err add_host(struct sl_launch *l, const char *text, size_t length) {
     size_t rest = equals ? length - name - 1 : length;
     struct sl_launch_host *host = &l->hosts[l->host_count];
     if (name == 0 || rest == 0 || name >= sizeof host->name || rest >= sizeof host->address ||
-        text[0] == '-')
+        text[0] == '-' || !is_plain(text, name) || !is_plain(address, rest))
         return sl_fail(SL_ERR_USAGE, "`hosts`: '%.*s' is not NAME or NAME=ADDRESS", (int)length,
                        text);
     l->host_count++;
@@ -75,7 +80,7 @@ static const struct sl_launch_host *first_host(const struct sl_launch *l) {
     return &l->hosts[h];
 }
 
-static const struct sl_launch_host *host_of(const struct sl_launch *l, int rank) {
+const struct sl_launch_host *sl_launch_host_of(const struct sl_launch *l, int rank) {
     for (int h = 0; h < l->host_count; h++) {
         if (l->hosts[h].lost)
             continue;
@@ -93,83 +98,6 @@ sl_err sl_launch_choose_meet(struct sl_launch *l) {
         return sl_fail(SL_ERR_SYSTEM, "cannot draw a port for the job: %s", strerror(errno));
     snprintf(l->meet, sizeof l->meet, "%s:%d", first_host(l)->address, 20000 + dice % 10000);
     return SL_OK;
-}
-
-/* ---- a command on a host ---- */
-
-struct words {
-    const char *at[WORDS_MAX];
-    int count;
-    struct sl_arena arena;
-};
-
-static void add(struct words *w, const char *word) {
-    if (w->count + 1 < WORDS_MAX)
-        w->at[w->count++] = word;
-    w->at[w->count] = NULL;
-}
-
-static void add_env(struct words *w, const char *name, const char *value) {
-    add(w, sl_arena_printf(&w->arena, "%s=%s", name, value));
-}
-
-/* ssh joins its arguments and a shell on the host splits them; other agents pass them on. */
-static void add_quoted(struct words *w, const char *word, bool quote) {
-    struct sl_text text = {0};
-    if (!quote) {
-        add(w, word);
-        return;
-    }
-    sl_text_put(&text, "'");
-    for (; *word; word++)
-        if (*word == '\'')
-            sl_text_put(&text, "'\\''");
-        else
-            sl_text_put_bytes(&text, word, 1);
-    sl_text_put(&text, "'");
-    add(w, sl_arena_dup(&w->arena, text.at, text.length));
-    sl_text_free(&text);
-}
-
-static bool is_ssh(const struct sl_launch *l) {
-    const char *slash = strrchr(l->agent[0], '/');
-    return strcmp(slash ? slash + 1 : l->agent[0], "ssh") == 0;
-}
-
-static void add_agent(const struct sl_launch *l, const struct sl_launch_host *host,
-                      struct words *w) {
-    for (int i = 0; l->agent[i]; i++)
-        add(w, l->agent[i]);
-    add(w, host->name);
-    add(w, "env");
-}
-
-const char *sl_launch_self(struct sl_launch *l) {
-    ssize_t length = readlink("/proc/self/exe", l->self, sizeof l->self - 1);
-    l->self[length > 0 ? length : 0] = 0;
-    return length > 0 ? l->self : "sluice";
-}
-
-sl_err sl_launch_start_remote(struct sl_launch *l, int rank, pid_t *out) {
-    struct words w = {0};
-    char number[24], ranks[24], directory[4096];
-    snprintf(number, sizeof number, "%d", rank);
-    snprintf(ranks, sizeof ranks, "%lld", (long long)l->ranks);
-    add_agent(l, host_of(l, rank), &w);
-    if (is_ssh(l) && getcwd(directory, sizeof directory)) {
-        add(&w, "-C");
-        add_quoted(&w, directory, true);
-    }
-    add_env(&w, "SLUICE_RANK", number);
-    add_env(&w, "SLUICE_RANKS", ranks);
-    add_env(&w, "SLUICE_MEET", l->meet);
-    add_env(&w, "SLUICE_KEY", l->key);
-    add_quoted(&w, l->program ? l->program : sl_launch_self(l), is_ssh(l));
-    for (int i = 1; i < l->argc; i++)
-        add_quoted(&w, l->argv[i], is_ssh(l));
-    sl_err err = sl_spawn(&(struct sl_spawn){.argv = w.at, .dies_with_parent = true}, out);
-    sl_arena_free(&w.arena);
-    return err;
 }
 
 /* ---- hosts that still answer ---- */
@@ -199,47 +127,6 @@ sl_err sl_launch_probe(const char *place) {
     return SL_OK;
 }
 
-/* Asks a host to connect to l->meet. */
-static sl_err start_probe(struct sl_launch *l, const struct sl_launch_host *host, pid_t *out) {
-    struct words w = {0};
-    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    add_agent(l, host, &w);
-    add_quoted(&w, sl_launch_self(l), is_ssh(l));
-    add(&w, "launch");
-    add(&w, "--probe");
-    add(&w, l->meet);
-    sl_err err = sl_spawn(
-        &(struct sl_spawn){.argv = w.at, .err_fd = null < 0 ? 0 : null, .dies_with_parent = true},
-        out);
-    if (null >= 0)
-        close(null);
-    sl_arena_free(&w.arena);
-    return err;
-}
-
-/* Exit status of a child; -1: killed at the deadline. */
-static int await(pid_t pid, int64_t until_ns) {
-    const struct timespec nap = {.tv_nsec = 10000000};
-    int status;
-    for (;;) {
-        pid_t ended = waitpid(pid, &status, WNOHANG);
-        if (ended == pid)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        if (ended < 0 || sl_clock_ns() > until_ns)
-            break;
-        nanosleep(&nap, NULL);
-    }
-    kill(pid, SIGKILL);
-    waitpid(pid, &status, 0);
-    return -1;
-}
-
-static bool answers(struct sl_launch *l, const struct sl_launch_host *host) {
-    pid_t pid;
-    return start_probe(l, host, &pid) == SL_OK &&
-           await(pid, sl_clock_ns() + AGENT_MS * 1000000LL) == 0;
-}
-
 sl_err sl_launch_probe_hosts(struct sl_launch *l) {
     int64_t before = l->ranks;
     bool any = false;
@@ -249,7 +136,7 @@ sl_err sl_launch_probe_hosts(struct sl_launch *l) {
             continue;
         if (!any) /* rank 0 will be on the first host that answers: the others must reach it */
             snprintf(l->meet, sizeof l->meet, "%s:9", host->address);
-        host->lost = !answers(l, host);
+        host->lost = !sl_launch_answers(l, host);
         any |= !host->lost;
         if (!host->lost)
             continue;

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -16,6 +17,7 @@
 
 enum { AGENT_FAILED = 255 };                /* exit status of ssh if it lost its host */
 static const int64_t grace_ns = 4000000000; /* after the first failure */
+static const int64_t life_ns = 1000000000;  /* between signs of life for ranks on other hosts */
 
 /* Listens on a port chosen by the kernel. */
 static sl_err listen_locally(int *fd, int *port) {
@@ -39,10 +41,37 @@ static sl_err draw_key(char key[33]) {
     return SL_OK;
 }
 
+/* A rank of another host ends when its agent does; other signals travel to it. */
 static void signal_all(struct sl_launch *l, int signal) {
-    for (int r = 0; r < l->ranks; r++)
-        if (l->pids[r])
+    for (int r = 0; r < l->ranks; r++) {
+        if (!l->pids[r])
+            continue;
+        if (l->host_count && signal != SIGKILL)
+            sl_launch_tell(l, r, signal);
+        else
             kill(l->pids[r], signal);
+    }
+}
+
+bool sl_launch_is_stopped(const struct sl_launch *l) {
+    bool stopped = l->stopping;
+    for (int s = 1; l->signals && s < NSIG; s++)
+        stopped |= l->signals->count[s] > 0;
+    return stopped;
+}
+
+/* The first signal of a kind goes to the ranks, which save and end; the second kills them. */
+static void pass_signals(struct sl_launch *l) {
+    for (int s = 1; l->signals && s < NSIG; s++) {
+        int count = l->signals->count[s];
+        if (count == l->passed[s])
+            continue;
+        if (count > 1)
+            sl_log_note("signal %d (%s) again: the ranks are killed", s, strsignal(s));
+        signal_all(l, count > 1 ? SIGKILL : s);
+        l->passed[s] = count;
+        l->stopping = true;
+    }
 }
 
 /* On this host the launcher reserves the port; *fd stays -1 for other hosts. */
@@ -82,8 +111,7 @@ static sl_err start(struct sl_launch *l) {
     l->killed_rank = -1;
     l->signal = l->status = 0;
     for (int r = 0; r < l->ranks && err == SL_OK; r++) {
-        err = l->host_count ? sl_launch_start_remote(l, r, &l->pids[r])
-                            : start_local(l, r, fd, &l->pids[r]);
+        err = l->host_count ? sl_launch_start_remote(l, r) : start_local(l, r, fd, &l->pids[r]);
         l->alive += err == SL_OK;
         if (err != SL_OK)
             l->pids[r] = 0;
@@ -101,6 +129,7 @@ static void ended(struct sl_launch *l, pid_t pid, int status) {
             continue;
         l->pids[r] = 0;
         l->alive--;
+        sl_launch_hang_up(l, r);
         if (WIFSIGNALED(status) && l->killed_rank < 0) {
             l->killed_rank = r;
             l->signal = WTERMSIG(status);
@@ -112,7 +141,7 @@ static void ended(struct sl_launch *l, pid_t pid, int status) {
 
 /* Waits until all ranks have ended. */
 static void watch(struct sl_launch *l) {
-    int64_t first_ns = 0;
+    int64_t first_ns = 0, beat_ns = 0;
     while (l->alive > 0) {
         const struct timespec pause = {.tv_nsec = 20000000};
         int status;
@@ -121,10 +150,11 @@ static void watch(struct sl_launch *l) {
             ended(l, pid, status);
             continue;
         }
-        if (l->forward_signal && *l->forward_signal) {
-            int signal = *l->forward_signal;
-            *l->forward_signal = 0;
-            signal_all(l, signal);
+        pass_signals(l);
+        if (sl_clock_ns() - beat_ns > life_ns) {
+            beat_ns = sl_clock_ns();
+            for (int r = 0; r < l->ranks; r++)
+                sl_launch_tell(l, r, 0);
         }
         bool bad = l->killed_rank >= 0 || l->status != 0;
         if (bad && first_ns == 0)
@@ -160,12 +190,16 @@ sl_err sl_launch_run(struct sl_launch *l) {
         if (l->killed_rank >= 0)
             sl_log_note("rank %d was ended by signal %d (%s)", l->killed_rank, l->signal,
                         strsignal(l->signal));
-        if (!lost || attempt == l->restarts) {
+        if (lost && l->stopping && l->restarts)
+            sl_log_note("not restarted: a signal has ended the job");
+        if (!lost || attempt == l->restarts || l->stopping) {
             sl_err_set_message(""); /* the ranks have printed it */
             return lost ? SL_ERR_PEER : (sl_err)l->status;
         }
         sl_log_note("restart %lld of %lld, from the last good checkpoint", (long long)attempt + 1,
                     (long long)l->restarts);
         SL_TRY(prepare_restart(l));
+        if (sl_launch_is_stopped(l))
+            return sl_fail(SL_ERR_PEER, "not restarted: a signal has ended the job");
     }
 }
