@@ -27,11 +27,11 @@ static int compare_names(const void *a, const void *b) {
 
 static sl_err close_object(struct keys *keys, struct sl_json_in *json) {
     int64_t first = keys->first[json->depth + 1];
-    struct key *at = keys->open.at + first;
     int64_t count = keys->open.count - first;
     keys->open.count = first;
     if (count < 2)
         return SL_OK;
+    struct key *at = keys->open.at + first;
     sl_sort(at, count, sizeof *at, compare_names);
     for (int64_t i = 1; i < count; i++) {
         if (!sl_str_equal(at[i - 1].name, at[i].name))

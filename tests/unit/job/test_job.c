@@ -231,7 +231,7 @@ static void test_bad_text(void **state) {
     static const char *const bad[][2] = {
         {"{\n  \"bath\": 3\n}", "config.json:2:"},
         {"{\"bath\": 3}", "unknown field 'bath'; did you mean 'batch'?"},
-        {"{\"batch\": 3, \"batch\": 4}", "`batch` is given twice"},
+        {"{\"batch\": 3, \"batch\": 4}", "the key \"batch\" appears twice"},
         {"{\"verdict\": \"all\", \"clip_scope\": \"stage\"}", "`clip_scope` is given twice"},
         {"{\"batch\": \"3\"}", "config.json:1:"},
         {"{\"batch\": 0}", "`batch`: expected"},
