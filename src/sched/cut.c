@@ -35,10 +35,10 @@ struct play {
 };
 
 /* Not before the step of all its stages; not between a RECOMPUTE and its pass, or a complete gradient
- * and its sum over the replicas. */
+ * and its sum over the replicas; not inside a sum: the others go on with this worker's part. */
 static bool may_stop(const struct play *p, int worker) {
     const struct sl_ver *v = &p->v;
-    bool may = p->at[worker] >= p->least[worker];
+    bool may = p->at[worker] >= p->least[worker] && !v->entered[worker];
     for (int i = 0; may && i < v->plan->worker_seat_count[worker]; i++) {
         int number = v->plan->worker_seats[worker][i];
         const struct sl_seat *seat = &v->plan->seats[number];

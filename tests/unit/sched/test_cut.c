@@ -1,5 +1,5 @@
 /* Cuts of random asynchronous schedules: what is before a cut needs nothing behind it, every stage has
- * made exactly that step, and a longer run has the same cut. */
+ * made exactly that step, sums over workers are whole, and a longer run has the same cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,6 +24,8 @@ struct before {
     bool **done[2];   /* [F, B or I][stage][micro] */
     int32_t *steps;   /* [seat] */
     bool **decisions; /* [seat][version] given, with a global step */
+    int32_t **joined; /* [group][version] seats whose part of a sum is added before the cut */
+    int32_t **passes; /* [seat][version] passes that add to its gradient */
 };
 
 static struct sl_action action_of(const struct sl_sched *sched, int worker, int64_t number) {
@@ -39,6 +41,12 @@ static void collect(struct before *b, const struct sl_sched *sched, const int64_
     b->decisions = SL_NEW(&b->arena, bool *, plan->seat_count);
     for (int i = 0; i < plan->seat_count; i++)
         b->decisions[i] = SL_NEW(&b->arena, bool, sched->iters + 2);
+    b->passes = SL_NEW(&b->arena, int32_t *, plan->seat_count);
+    for (int i = 0; i < plan->seat_count; i++)
+        b->passes[i] = SL_NEW(&b->arena, int32_t, sched->iters + 2);
+    b->joined = SL_NEW(&b->arena, int32_t *, sl_sched_group_count(plan) + 1);
+    for (int g = 0; g <= sl_sched_group_count(plan); g++)
+        b->joined[g] = SL_NEW(&b->arena, int32_t, sched->iters + 2);
     for (int k = 0; k < 2; k++) {
         b->done[k] = SL_NEW(&b->arena, bool *, plan->stage_count);
         for (int s = 0; s < plan->stage_count; s++)
@@ -48,6 +56,10 @@ static void collect(struct before *b, const struct sl_sched *sched, const int64_
         for (int64_t i = 0; i < at[w]; i++) {
             struct sl_action a = action_of(sched, w, i);
             int seat = sl_sched_seat(plan, a.stage, w);
+            if (a.kind == SL_REDUCE)
+                b->joined[a.slot][a.version]++;
+            if (a.kind == SL_BACKWARD || a.kind == SL_BACKWARD_WEIGHT)
+                b->passes[seat][a.micro / sched->micros[a.stage] + 1]++;
             if (a.kind == SL_FORWARD)
                 b->done[0][a.stage][a.micro] = true;
             else if (a.kind == SL_BACKWARD || a.kind == SL_BACKWARD_INPUT)
@@ -92,10 +104,32 @@ static bool is_closed(const struct before *b, const int64_t *at) {
     return true;
 }
 
+/* A sum has all parts before the cut or none; a complete gradient of a replica is in its sum, which
+ * begins during the pass. */
+static bool is_summed(const struct before *b) {
+    const struct sl_sched *sched = b->sched;
+    const struct sl_plan *plan = sched->plan;
+    for (int32_t v = 1; v <= sched->iters; v++) {
+        for (int g = 0; g < sl_sched_group_count(plan); g++)
+            if (sl_sched_deps_meets(sched, g) && b->joined[g][v] &&
+                b->joined[g][v] != sl_sched_group_size(plan, g))
+                return false;
+        for (int i = 0; i < plan->seat_count; i++) {
+            const struct sl_seat *seat = &plan->seats[i];
+            int32_t share = sl_sched_deps_share(sl_sched_micros(sched, seat->stage, v - 1),
+                                                plan->stages[seat->stage].width, seat->replica);
+            if (plan->stages[seat->stage].width > 1 && share && b->passes[i][v] == share &&
+                !b->joined[seat->stage][v])
+                return false;
+        }
+    }
+    return true;
+}
+
 static bool is_cut(const struct sl_sched *sched, int32_t version, const int64_t *at) {
     struct before b;
     collect(&b, sched, at);
-    bool good = is_closed(&b, at);
+    bool good = is_closed(&b, at) && is_summed(&b);
     for (int i = 0; i < sched->plan->seat_count; i++)
         good &= b.steps[i] == version;
     sl_arena_free(&b.arena);
