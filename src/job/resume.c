@@ -185,14 +185,21 @@ static bool is_plain(const struct sl_plan *plan, const struct sl_job *job) {
     return true;
 }
 
+/* One norm and one decision for all stages, or one for each. */
+static bool judges_together(const struct sl_job *job, const struct sl_schedule *row) {
+    return rule_of(job, row) == SL_RULE_SYNC || sl_job_is_global(job, row);
+}
+
 /* Does another layout keep the bits? Synchronous schedules and 2bw read versions that do not depend
- * on it (docs/design/0001), unless replicas or stages with own sizes change the order of sums. */
+ * on it (docs/design/0001), unless replicas or stages with own sizes change the order of sums, or
+ * each stage clips and skips by its own norm. */
 static bool layout_keeps(const struct sl_job_work *work, const struct past *past) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
     int rule = rule_of(was, past->row);
     return rule == rule_of(now, work->pipe.row) && is_plain(past->plan, was) &&
            is_plain(work->pipe.plan, now) && adds_in_order(past->plan, past->row, was->batch) &&
            adds_in_order(work->pipe.plan, work->pipe.row, now->batch) &&
+           judges_together(was, past->row) && judges_together(now, work->pipe.row) &&
            (rule == SL_RULE_SYNC || (rule == SL_RULE_2BW && sl_optim_policy_is_none(now->policy)));
 }
 
