@@ -21,6 +21,7 @@ pick() { # NAME VALUES...: sets NAME to one of them
 transports=(threads threads threads tcp)
 [ ! -e "$BUILD_DIR/libsluice_mpi.so" ] || ! (. "$SRC_DIR/tests/support/mpi.sh") >/dev/null || transports+=(mpi)
 [ "${transports[-1]}" != mpi ] || . "$SRC_DIR/tests/support/mpi.sh"
+transport=threads
 run() { # ARGUMENTS of train: over ranks or on threads
     case $transport in
     threads) "$SLUICE" train "$@" --quiet ;;
