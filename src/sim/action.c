@@ -367,7 +367,8 @@ static bool give_part(struct turn *t) {
     if (verdict && !all_given(t, true, &ready))
         return false;
     struct sl_parts_sim *parts = parts_of(t, t->a->slot);
-    int64_t done = ready + t->e->dur_ns[t->a->stage][SL_REDUCE];
+    /* The time of REDUCE is that of sums of gradients; a decision is a few bytes. */
+    int64_t done = ready + (verdict ? 0 : t->e->dur_ns[t->a->stage][SL_REDUCE]);
     t->w->now = ready;
     parts->done_ns = done > parts->done_ns ? done : parts->done_ns;
     record(t, ready, ready);

@@ -256,8 +256,10 @@ sl_err sl_trial_open(struct sl_trial *t, const struct sl_op_case *the, int64_t b
     SL_TRY(sl_graph_node(t->graph, &spec, &out));
     t->out = out;
     t->out_count = t->op->expand ? 1 : t->graph->nodes.at[t->node].out_count;
-    memcpy(t->attr, t->op->expand ? attr : t->graph->nodes.at[t->node].attr,
-           sizeof attr[0] * (size_t)sl_graph_op_attr_count(t->op));
+    int attr_count = sl_graph_op_attr_count(t->op);
+    if (attr_count)
+        memcpy(t->attr, t->op->expand ? attr : t->graph->nodes.at[t->node].attr,
+               sizeof attr[0] * (size_t)attr_count);
     SL_TRY(add_losses(t, out));
     SL_TRY(sl_graph_check(t->graph));
     SL_TRY(sl_graph_autodiff(t->graph));

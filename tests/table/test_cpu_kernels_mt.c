@@ -331,7 +331,8 @@ static void every_op_has_a_kernel(void **state) {
     (void)state;
     int missing = 0;
     for (int i = 0; i < sl_op_count; i++) {
-        if (sl_device_cpu_find(sl_op_rows[i]->name))
+        const struct sl_op *op = sl_op_rows[i];
+        if (op->plan_only || (op->expand && !op->ref) || sl_device_cpu_find(op->name))
             continue;
         print_error("no kernel for '%s'\n", sl_op_rows[i]->name);
         missing++;
