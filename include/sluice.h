@@ -9,8 +9,11 @@
 #include "sluice/err.h"
 #include "sluice/net.h"
 #include "sluice/pipeline.h"
+#include "sluice/predictor.h"
+#include "sluice/samples.h"
 #include "sluice/schedule.h"
 #include "sluice/train.h"
+#include "sluice/trainer.h"
 #include "sluice/version.h"
 
 #endif

@@ -34,7 +34,7 @@ function start_file() {
         fail("src/" room " is not in src/ROOMS")
     if (path ~ /\.cu$/ && path !~ /^(device\/cuda\/|comm\/nccl)/)
         fail(".cu belongs in device/cuda or comm/nccl*")
-    threads_ok = path ~ /^(comm|run|pipe|ckpt|device)\// || path ~ /^base\/par/
+    threads_ok = path ~ /^(comm|run|pipe|ckpt|device|api)\// || path ~ /^base\/par/
 }
 
 function check_quoted(name,    other) {

@@ -25,6 +25,13 @@ typedef enum sl_err_code sl_err;
 /* Message of the last error of this thread; "" if there was none. Valid until the next call. */
 SL_API const char *sl_err_message(void);
 
+/* Code of the last error of this thread; SL_OK if there was none. */
+SL_API sl_err sl_err_code(void);
+
+/* Places in the source that the last error of this thread passed, "file:line function": index 0
+ * found it, higher ones are its callers. NULL past the end. Valid until the next call. */
+SL_API const char *sl_err_trail(int index);
+
 /* Name of a code, for example "input error". */
 SL_API const char *sl_err_name(sl_err code);
 

@@ -32,7 +32,7 @@ SL_API sl_err sl_net_read(const char *file, const char *models, const char *sets
 SL_API sl_err sl_net_read_text(const char *name, const char *text, size_t length, const char *sets,
                                struct sl_net **out);
 
-/* Frees the net; NULL is allowed. */
+/* Frees the net; NULL is allowed. Closing it twice is reported, not a crash. */
 SL_API void sl_net_close(struct sl_net *net);
 
 /* Adds an input of a type such as "float[B,784]" or "int[B,64] < 256". */
@@ -73,13 +73,15 @@ enum sl_net_stat {
     SL_NET_NODES,            /* of the forward pass */
     SL_NET_BACKWARD_NODES,
 };
+/* NAN on an error. */
 SL_API double sl_net_stat(const struct sl_net *net, enum sl_net_stat stat);
 
 /* Shape of a tensor as text, "[B,64]"; "" if there is no such tensor. Valid until the next call
  * with the same net. */
 SL_API const char *sl_net_shape(struct sl_net *net, int tensor);
 
-/* The net as a flat model text, one op per line. Valid until the next call with the same net. */
+/* The net as a flat model text, one op per line. Valid until the next call with the same net. NULL on
+ * an error. */
 SL_API const char *sl_net_print(struct sl_net *net);
 
 #ifdef __cplusplus

@@ -20,16 +20,23 @@ struct sl_pipeline;
 /* Input of sl_pipeline_plan. Set `size`; a field that is zero or NULL takes the default. Later
  * versions add fields at the end. */
 struct sl_plan_request {
-    size_t size;           /* sizeof(struct sl_plan_request) */
-    const char *machine;   /* a name, a .machine file or "2x4:mem=16G,..."; default "here" */
-    const char *planner;   /* 'sluice list planners' */
-    const char *schedule;  /* default: the fastest synchronous one */
-    const char *optimizer; /* default "adamw" */
-    const char *dtype;     /* "fp32" (default), "fp16", "bf16" */
-    int64_t batch;         /* samples per optimizer step; default 64 */
-    int64_t micros;        /* micro-batches per step; default: the planner chooses */
-    int64_t memory_bytes;  /* per device; default: the machine's */
-    double seconds;        /* time limit of the search; default: none */
+    size_t size;                /* sizeof(struct sl_plan_request) */
+    const char *machine;        /* a name, a .machine file or "2x4:mem=16G,..."; default "here" */
+    const char *planner;        /* 'sluice list planners' */
+    const char *schedule;       /* default: the fastest synchronous one */
+    const char *optimizer;      /* default "adamw" */
+    const char *dtype;          /* "fp32" (default), "fp16", "bf16" */
+    int64_t batch;              /* samples per optimizer step; default 64 */
+    int64_t micros;             /* micro-batches per step; default: the planner chooses */
+    int64_t memory_bytes;       /* per device; default: the machine's */
+    double seconds;             /* time limit of the search; default: none */
+    const char *cost;           /* X.cost of 'sluice profile'; default: a roofline estimate */
+    const char *recompute;      /* "auto" (default), "none", "all" */
+    const char *staleness_cost; /* "2bw=1.2,stash=1.05": try these; factors on the tokens */
+    int64_t devices;            /* the first so many of the machine; default: all */
+    int threads;                /* of the search; default: all cores */
+    int straight;               /* not 0: no replicas */
+    int whole_layers;           /* not 0: cut between repeated blocks only */
 };
 
 /* Plans a net for a machine, after sl_net_autodiff. SL_ERR_REFUSED: nothing fits; the message says

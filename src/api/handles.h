@@ -1,10 +1,25 @@
-/* The structs behind the handles of the public interface. */
+/* The structs behind the handles of the public interface, and the set of open handles: a handle that
+ * is NULL, closed or of another kind is an error, never a crash. */
 #ifndef SL_API_HANDLES_H
 #define SL_API_HANDLES_H
 
 #include "graph/model.h"
 #include "report/picture.h"
 #include "sim/sim.h"
+
+enum sl_api_kind { SL_API_IS_NET, SL_API_IS_PIPELINE, SL_API_IS_TRAINER, SL_API_IS_PREDICTOR };
+
+/* A new handle, zero, in the set. Any thread. */
+void *sl_api_handle_new(enum sl_api_kind kind, size_t size_bytes);
+/* SL_ERR_USAGE: NULL, or not in the set as this kind. */
+SL_MUST_CHECK sl_err sl_api_check(const void *handle, enum sl_api_kind kind, const char *function);
+/* Takes the handle out of the set. False: it is not in it; an error is recorded unless it is NULL. */
+bool sl_api_handle_end(const void *handle, enum sl_api_kind kind, const char *function);
+SL_MUST_CHECK sl_err sl_api_given(const void *argument, const char *name, const char *function);
+
+/* The first lines of public functions. */
+#define SL_API_OPEN(handle, kind) SL_TRY(sl_api_check((handle), (kind), __func__))
+#define SL_API_GIVEN(argument) SL_TRY(sl_api_given((argument), #argument, __func__))
 
 struct sl_net {
     struct sl_graph *graph;

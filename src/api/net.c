@@ -10,6 +10,7 @@
 #include "op/registry.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,9 @@ static sl_err check_name(const char *name, const char *what, bool dashes) {
                    name ? name : "(null)", what);
 }
 
-static sl_err check_open(const struct sl_net *net) {
+/* An open net that can still grow. */
+static sl_err check_open(const struct sl_net *net, const char *function) {
+    SL_TRY(sl_api_check(net, SL_API_IS_NET, function));
     if (net->graph->checked)
         return sl_fail(SL_ERR_USAGE, "the net has been checked and is read-only");
     return SL_OK;
@@ -40,15 +43,14 @@ static sl_err check_tensor(const struct sl_net *net, int tensor) {
 }
 
 static struct sl_net *new_net(struct sl_graph *graph) {
-    struct sl_net *net = calloc(1, sizeof *net);
-    if (!net)
-        sl_out_of_memory(sizeof *net);
+    struct sl_net *net = sl_api_handle_new(SL_API_IS_NET, sizeof *net);
     net->graph = graph;
     net->scope = "";
     return net;
 }
 
 sl_err sl_net_open(const char *name, struct sl_net **out) {
+    SL_API_GIVEN(out);
     *out = NULL;
     SL_TRY(check_name(name, "a net", true));
     *out = new_net(sl_graph_open(name, sl_op_find));
@@ -56,7 +58,7 @@ sl_err sl_net_open(const char *name, struct sl_net **out) {
 }
 
 void sl_net_close(struct sl_net *net) {
-    if (!net)
+    if (!sl_api_handle_end(net, SL_API_IS_NET, __func__))
         return;
     sl_text_free(&net->text);
     sl_graph_close(net->graph);
@@ -85,6 +87,9 @@ out:
 sl_err sl_net_read(const char *file, const char *models, const char *sets, struct sl_net **out) {
     const char *const dirs[] = {models, NULL};
     struct sl_model_options options = plain;
+    SL_API_GIVEN(out);
+    *out = NULL;
+    SL_API_GIVEN(file);
     options.find_used = sl_graph_model_find_used;
     options.find_ctx = dirs;
     return read_net(file, NULL, &options, sets, out);
@@ -94,6 +99,10 @@ sl_err sl_net_read_text(const char *name, const char *text, size_t length, const
                         struct sl_net **out) {
     struct sl_model_options options = plain;
     struct sl_str str = {text, length};
+    SL_API_GIVEN(out);
+    *out = NULL;
+    SL_API_GIVEN(name);
+    SL_API_GIVEN(text);
     return read_net(name, &str, &options, sets, out);
 }
 
@@ -120,8 +129,10 @@ static void find_declared(const struct sl_net *net, const char *name, int *tenso
 
 sl_err sl_net_input(struct sl_net *net, const char *name, const char *type, int *tensor) {
     struct sl_text text = {0};
-    SL_TRY(check_open(net));
+    SL_TRY(check_open(net, __func__));
     SL_TRY(check_name(name, "an input", false));
+    SL_API_GIVEN(type);
+    SL_API_GIVEN(tensor);
     sl_text_printf(&text, "input %s : %s", name, type);
     SL_TRY(extend(net, &text, (struct sl_model_piece){0}));
     find_declared(net, name, tensor);
@@ -131,9 +142,13 @@ sl_err sl_net_input(struct sl_net *net, const char *name, const char *type, int 
 static sl_err declare(struct sl_net *net, const char *kind, const char *name, const char *rest[2],
                       int *tensor) {
     struct sl_text text = {0};
-    SL_TRY(check_open(net));
+    const char *shape = rest[0], *init = rest[1];
+    SL_TRY(check_open(net, "sl_net_param or sl_net_state"));
+    SL_API_GIVEN(shape);
+    SL_API_GIVEN(init);
+    SL_API_GIVEN(tensor);
     SL_TRY(check_name(name, "a parameter or state", false));
-    sl_text_printf(&text, "%s %s%s ~ %s", kind, name, rest[0], rest[1]);
+    sl_text_printf(&text, "%s %s%s ~ %s", kind, name, shape, init);
     SL_TRY(extend(net, &text, (struct sl_model_piece){0}));
     find_declared(net, name, tensor);
     return SL_OK;
@@ -150,7 +165,8 @@ sl_err sl_net_state(struct sl_net *net, const char *name, const char *shape, con
 }
 
 sl_err sl_net_scope(struct sl_net *net, const char *scope) {
-    SL_TRY(check_open(net));
+    SL_TRY(check_open(net, __func__));
+    SL_API_GIVEN(scope);
     if (*scope)
         SL_TRY(check_name(scope, "a scope", false));
     net->scope = sl_arena_dup(&net->graph->arena, scope, strlen(scope));
@@ -169,7 +185,11 @@ static sl_err check_op(const char *name) {
 sl_err sl_net_op(struct sl_net *net, const char *op, const int *inputs, int count,
                  const char *attributes, int *tensor) {
     struct sl_text text = {0};
-    SL_TRY(check_open(net));
+    SL_TRY(check_open(net, __func__));
+    SL_API_GIVEN(op);
+    SL_API_GIVEN(tensor);
+    if (count > 0)
+        SL_API_GIVEN(inputs);
     SL_TRY(check_op(op));
     if (count < 0 || count > SL_MAX_IN)
         return sl_fail(SL_ERR_USAGE, "%s: %d inputs, at most %d are possible", op, count,
@@ -196,6 +216,8 @@ sl_err sl_net_op(struct sl_net *net, const char *op, const int *inputs, int coun
 }
 
 sl_err sl_net_op_output(const struct sl_net *net, int tensor, int index, int *out) {
+    SL_API_OPEN(net, SL_API_IS_NET);
+    SL_API_GIVEN(out);
     SL_TRY(check_tensor(net, tensor));
     const struct sl_value *value = sl_graph_value(net->graph, tensor);
     if (value->kind != SL_VALUE_NODE)
@@ -209,15 +231,17 @@ sl_err sl_net_op_output(const struct sl_net *net, int tensor, int index, int *ou
 }
 
 sl_err sl_net_output(struct sl_net *net, const char *name, int tensor) {
-    SL_TRY(check_open(net));
+    SL_TRY(check_open(net, __func__));
     SL_TRY(check_name(name, "an output", false));
     SL_TRY(check_tensor(net, tensor));
     return sl_graph_output(net->graph, name, tensor);
 }
 
 sl_err sl_net_loss(struct sl_net *net, const char *name, int tensor, double weight) {
-    SL_TRY(check_open(net));
+    SL_TRY(check_open(net, __func__));
     SL_TRY(check_name(name, "a loss", false));
+    if (isinf(weight))
+        return sl_fail(SL_ERR_USAGE, "loss '%s': the weight %g is not finite", name, weight);
     SL_TRY(check_tensor(net, tensor));
     return sl_graph_loss(net->graph, name, tensor, weight);
 }
@@ -225,11 +249,12 @@ sl_err sl_net_loss(struct sl_net *net, const char *name, int tensor, double weig
 /* ---- queries ---- */
 
 sl_err sl_net_check(struct sl_net *net) {
-    SL_TRY(check_open(net));
+    SL_TRY(check_open(net, __func__));
     return sl_graph_check(net->graph);
 }
 
 sl_err sl_net_autodiff(struct sl_net *net) {
+    SL_API_OPEN(net, SL_API_IS_NET);
     if (!net->graph->checked)
         return sl_fail(SL_ERR_USAGE, "the net is not checked yet: call sl_net_check first");
     if (net->graph->differentiated)
@@ -239,6 +264,8 @@ sl_err sl_net_autodiff(struct sl_net *net) {
 
 double sl_net_stat(const struct sl_net *net, enum sl_net_stat stat) {
     struct sl_graph_stats s;
+    if (sl_api_check(net, SL_API_IS_NET, __func__) != SL_OK)
+        return NAN;
     sl_graph_stats(net->graph, &s);
     switch (stat) {
     case SL_NET_PARAMETERS: return (double)s.parameters;
@@ -249,16 +276,21 @@ double sl_net_stat(const struct sl_net *net, enum sl_net_stat stat) {
     case SL_NET_NODES: return (double)s.forward_nodes;
     case SL_NET_BACKWARD_NODES: return (double)(s.input_grad_nodes + s.weight_grad_nodes);
     }
-    return 0;
+    (void)sl_fail(SL_ERR_USAGE, "sl_net_stat: there is no statistic %d", (int)stat);
+    return NAN;
 }
 
 const char *sl_net_shape(struct sl_net *net, int tensor) {
+    if (sl_api_check(net, SL_API_IS_NET, __func__) != SL_OK)
+        return "";
     if (tensor < 0 || tensor >= net->graph->values.count)
         return "";
     return sl_graph_shape_text(&sl_graph_value(net->graph, tensor)->shape, net->shape);
 }
 
 const char *sl_net_print(struct sl_net *net) {
+    if (sl_api_check(net, SL_API_IS_NET, __func__) != SL_OK)
+        return NULL;
     net->text.length = 0;
     sl_graph_model_write(net->graph, &net->text);
     return net->text.at;

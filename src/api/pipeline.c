@@ -12,10 +12,7 @@
 #include <string.h>
 
 static struct sl_pipeline *new_pipeline(void) {
-    struct sl_pipeline *p = calloc(1, sizeof *p);
-    if (!p)
-        sl_out_of_memory(sizeof *p);
-    return p;
+    return sl_api_handle_new(SL_API_IS_PIPELINE, sizeof(struct sl_pipeline));
 }
 
 /* Sets *out to the handle; on an error closes it and sets NULL. */
@@ -27,7 +24,7 @@ static sl_err finish(struct sl_pipeline *p, sl_err err, struct sl_pipeline **out
 }
 
 void sl_pipeline_close(struct sl_pipeline *pipeline) {
-    if (!pipeline)
+    if (!sl_api_handle_end(pipeline, SL_API_IS_PIPELINE, __func__))
         return;
     sl_text_free(&pipeline->text);
     sl_arena_free(&pipeline->arena);
@@ -35,6 +32,7 @@ void sl_pipeline_close(struct sl_pipeline *pipeline) {
 }
 
 sl_err sl_pipeline_chain(int stages, struct sl_pipeline **out) {
+    SL_API_GIVEN(out);
     struct sl_pipeline *p = new_pipeline();
     sl_err err =
         stages < 1 || stages > SL_STAGE_MAX
@@ -44,6 +42,9 @@ sl_err sl_pipeline_chain(int stages, struct sl_pipeline **out) {
 }
 
 sl_err sl_pipeline_dag(const char *edges, struct sl_pipeline **out) {
+    SL_API_GIVEN(out);
+    *out = NULL;
+    SL_API_GIVEN(edges);
     struct sl_pipeline *p = new_pipeline();
     return finish(p, sl_plan_dag(&p->arena, edges, 0, &p->plan), out);
 }
@@ -68,6 +69,10 @@ static sl_err read_text(struct sl_pipeline *p, const char *name, const char *tex
 
 sl_err sl_pipeline_read_text(const char *name, const char *text, size_t length,
                              struct sl_pipeline **out) {
+    SL_API_GIVEN(out);
+    *out = NULL;
+    SL_API_GIVEN(name);
+    SL_API_GIVEN(text);
     struct sl_pipeline *p = new_pipeline();
     return finish(p, read_text(p, name, text, length), out);
 }
@@ -75,7 +80,9 @@ sl_err sl_pipeline_read_text(const char *name, const char *text, size_t length,
 sl_err sl_pipeline_read(const char *file, struct sl_pipeline **out) {
     char *text;
     size_t length;
+    SL_API_GIVEN(out);
     *out = NULL;
+    SL_API_GIVEN(file);
     SL_TRY(sl_file_read(file, (int64_t)8 << 30, &text, &length));
     sl_err err = sl_pipeline_read_text(file, text, length, out);
     free(text);
@@ -83,6 +90,8 @@ sl_err sl_pipeline_read(const char *file, struct sl_pipeline **out) {
 }
 
 sl_err sl_pipeline_costs(struct sl_pipeline *pipeline, const char *costs) {
+    SL_API_OPEN(pipeline, SL_API_IS_PIPELINE);
+    SL_API_GIVEN(costs);
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(&pipeline->arena, (int64_t)sizeof *dur * pipeline->plan->stage_count);
     SL_TRY(sl_sim_costs(pipeline->plan, costs, dur));
@@ -92,6 +101,7 @@ sl_err sl_pipeline_costs(struct sl_pipeline *pipeline, const char *costs) {
 
 sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule, int64_t micros,
                             int64_t iterations) {
+    SL_API_OPEN(pipeline, SL_API_IS_PIPELINE);
     struct sl_schedule_opts opts = {
         .schedule = schedule ? schedule : pipeline->plan->schedule,
         .batch = micros ? 0 : pipeline->plan->batch,
@@ -112,6 +122,7 @@ sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule, 
 }
 
 sl_err sl_pipeline_verify(struct sl_pipeline *pipeline) {
+    SL_API_OPEN(pipeline, SL_API_IS_PIPELINE);
     struct sl_sched *sched = pipeline->read;
     pipeline->sched = NULL;
     pipeline->sim = NULL;
@@ -128,6 +139,7 @@ sl_err sl_pipeline_verify(struct sl_pipeline *pipeline) {
 }
 
 sl_err sl_pipeline_simulate(struct sl_pipeline *pipeline, const char *links) {
+    SL_API_OPEN(pipeline, SL_API_IS_PIPELINE);
     struct sl_sim_opts opts = {.timeline = true};
     struct sl_sim_links parsed;
     pipeline->sim = NULL;
@@ -157,6 +169,8 @@ static double of_worker(const struct sl_pipeline *p, enum sl_pipeline_stat stat,
 
 double sl_pipeline_stat(const struct sl_pipeline *pipeline, enum sl_pipeline_stat stat,
                         int worker) {
+    if (sl_api_check(pipeline, SL_API_IS_PIPELINE, __func__) != SL_OK)
+        return NAN;
     switch (stat) {
     case SL_PIPELINE_STAGES: return pipeline->plan->stage_count;
     case SL_PIPELINE_WORKERS: return pipeline->plan->worker_count;
@@ -196,6 +210,9 @@ static sl_err put_picture(struct sl_pipeline *p, const char *format, struct sl_t
 }
 
 const char *sl_pipeline_text(struct sl_pipeline *pipeline, const char *format) {
+    if (sl_api_check(pipeline, SL_API_IS_PIPELINE, __func__) != SL_OK ||
+        sl_api_given(format, "format", __func__) != SL_OK)
+        return NULL;
     const struct sl_sched *sched = pipeline->sched ? pipeline->sched : pipeline->read;
     struct sl_text *out = &pipeline->text;
     sl_err err = SL_OK;

@@ -11,7 +11,7 @@
 struct watch {
     sl_train_on_step on_step;
     void *ctx;
-    volatile sig_atomic_t stop;
+    atomic_int stop;
 };
 
 static void on_step(void *ctx, const struct sl_step_report *r, const struct sl_job_speed *speed) {
@@ -88,9 +88,13 @@ sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *req
     struct watch watch = {.on_step = callback, .ctx = ctx};
     struct sl_train_request known;
     struct sl_job job;
+    SL_API_GIVEN(loss);
     *loss = NAN;
+    SL_API_OPEN(net, SL_API_IS_NET);
     SL_TRY(sl_api_request_copy("sl_train_request", request, &known, SL_TRAIN_REQUEST_FIRST,
                                sizeof known));
+    if (known.pipeline)
+        SL_API_OPEN(known.pipeline, SL_API_IS_PIPELINE);
     if (!net->graph->differentiated)
         return sl_fail(SL_ERR_USAGE, "the net has no backward pass yet: sl_net_autodiff comes "
                                      "first");

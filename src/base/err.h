@@ -22,9 +22,15 @@
 #define SL_PRINTF(fmt, args)
 #endif
 
-/* Replace the recorded message and return `code`. */
+/* Replace the recorded message, start a new trail and return `code`. */
 sl_err sl_fail(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
 sl_err sl_vfail(sl_err code, const char *fmt, va_list args) SL_PRINTF(2, 0);
+
+/* Append a place to the trail of the recorded error (sl_err_trail); returns `code`. */
+sl_err sl_err_pass(sl_err code, const char *file, int line, const char *function);
+
+/* The first place of the trail is the one that found the error. */
+#define sl_fail(code, ...) sl_err_pass((sl_fail)(code, __VA_ARGS__), __FILE__, __LINE__, __func__)
 
 /* Put "context: " in front of the recorded message; returns `code` for chaining. */
 sl_err sl_err_context(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
@@ -37,14 +43,16 @@ void sl_err_set_message(const char *text);
     do {                                                                                           \
         sl_err try_err_ = (expr);                                                                  \
         if (try_err_ != SL_OK)                                                                     \
-            return try_err_;                                                                       \
+            return sl_err_pass(try_err_, __FILE__, __LINE__, __func__);                            \
     } while (0)
 
 #define SL_TRY_OUT(expr)                                                                           \
     do {                                                                                           \
         err = (expr);                                                                              \
-        if (err != SL_OK)                                                                          \
+        if (err != SL_OK) {                                                                        \
+            sl_err_pass(err, __FILE__, __LINE__, __func__);                                        \
             goto out;                                                                              \
+        }                                                                                          \
     } while (0)
 
 /* Print the place of a failed assertion and abort, in release builds too. */

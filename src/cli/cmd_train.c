@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stop_requested;
+static atomic_int stop_requested; /* lock-free: a handler may set it */
 
 static void request_stop(int signal) {
     (void)signal;

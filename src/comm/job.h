@@ -13,7 +13,8 @@ struct sl_comm_job {
     bool anywhere;  /* rank 0 listens on all its addresses; HOST may resolve differently there */
     int meet_fd;    /* socket that already listens there, or -1 */
     uint64_t key;   /* of the job; connections with another key are closed */
-    int64_t timeout_ns; /* for all ranks to connect */
+    int64_t timeout_ns;       /* for all ranks to connect */
+    const void *communicator; /* rows with a launcher: an MPI_Comm of the caller; NULL: all ranks */
 };
 /* job.c: reads SLUICE_RANK, SLUICE_RANKS, SLUICE_MEET, SLUICE_KEY, ..., else the variables of srun;
  * lookup is getenv. If none is set there is one rank. */

@@ -211,7 +211,7 @@ static bool poll(void *ctx) {
 
 /* ---- start and end ---- */
 
-static sl_err start_mpi(struct mpi_comm *comm) {
+static sl_err start_mpi(struct mpi_comm *comm, const struct sl_comm_job *job) {
     int started = 0, level = 0, found = 0, *max;
     SL_TRY(SL_MPI(MPI_Initialized(&started)));
     comm->own_init = !started;
@@ -221,8 +221,11 @@ static sl_err start_mpi(struct mpi_comm *comm) {
     if (level < MPI_THREAD_SERIALIZED)
         return sl_fail(SL_ERR_SYSTEM, "this MPI cannot be called from several threads in turn "
                                       "(MPI_THREAD_SERIALIZED)");
-    SL_TRY(SL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm->world)));
-    SL_TRY(SL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm->control)));
+    MPI_Comm all = MPI_COMM_WORLD;
+    if (job && job->communicator)
+        memcpy(&all, job->communicator, sizeof all);
+    SL_TRY(SL_MPI(MPI_Comm_dup(all, &comm->world)));
+    SL_TRY(SL_MPI(MPI_Comm_dup(all, &comm->control)));
     SL_TRY(SL_MPI(MPI_Comm_set_errhandler(comm->world, MPI_ERRORS_RETURN)));
     SL_TRY(SL_MPI(MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN)));
     SL_TRY(SL_MPI(MPI_Comm_rank(comm->world, &comm->post.base.rank)));
@@ -245,7 +248,8 @@ static void free_comm(struct mpi_comm *comm) {
     free(comm);
 }
 
-static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_comm **out) {
+static sl_err open_row(const struct sl_transport *row, bool shares, const struct sl_comm_job *job,
+                       struct sl_comm **out) {
     struct mpi_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct mpi_comm){.post = {.base = {.row = row}, .row = &post_row}};
     comm->node = MPI_COMM_NULL;
@@ -253,7 +257,7 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
     pthread_mutex_init(&comm->lock, NULL);
     comm->told = sl_realloc(NULL, sizeof *comm->told);
     comm->heard = sl_realloc(NULL, sizeof *comm->heard);
-    sl_err err = start_mpi(comm);
+    sl_err err = start_mpi(comm, job);
     if (err == SL_OK && shares)
         err = sl_comm_mpi_node_open(comm);
     if (err != SL_OK) {
@@ -332,13 +336,11 @@ static const struct sl_post_row post_row = {
 };
 
 static sl_err open_mpi(const struct sl_comm_job *job, struct sl_comm **out) {
-    (void)job;
-    return open_row(&sl_comm_transport_mpi, true, out);
+    return open_row(&sl_comm_transport_mpi, true, job, out);
 }
 
 static sl_err open_p2p(const struct sl_comm_job *job, struct sl_comm **out) {
-    (void)job;
-    return open_row(&sl_comm_transport_mpi_p2p, false, out);
+    return open_row(&sl_comm_transport_mpi_p2p, false, job, out);
 }
 
 const char sl_comm_module_build[] = SL_MODULE_BUILD;

@@ -23,7 +23,7 @@ SL_COMM_HOST_TABLE(FUNCTION, ACTION)
 
 enum { MESSAGE_BYTES = 2048 };
 
-sl_err sl_fail(sl_err code, const char *fmt, ...) {
+sl_err(sl_fail)(sl_err code, const char *fmt, ...) {
     char message[MESSAGE_BYTES];
     va_list args;
     va_start(args, fmt);

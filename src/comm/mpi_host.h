@@ -18,6 +18,8 @@
     FUNCTION(int64_t, sl_clock_ns, (void), ())                                                     \
     FUNCTION(void *, sl_realloc, (void *old, size_t size_bytes), (old, size_bytes))                \
     FUNCTION(const char *, sl_err_message, (void), ())                                             \
+    FUNCTION(sl_err, sl_err_pass, (sl_err code, const char *file, int line, const char *function), \
+             (code, file, line, function))                                                         \
     ACTION(sl_err_set_message, (const char *text), (text))                                         \
     FUNCTION(sl_err, sl_comm_transport_find, (const char *name, const struct sl_transport **out),  \
              (name, out))                                                                          \

@@ -156,6 +156,8 @@ uint64_t sl_data_fingerprint(const struct sl_data *data) {
         SL_PUSH(&words, (uint64_t)sl_data_tokenizer_vocab(data->tokenizer));
     for (int i = 0; i < data->blob_count; i++)
         SL_PUSH(&words, data->blob[i].print);
+    if (data->print)
+        SL_PUSH(&words, data->print);
     uint64_t hash = sl_hash(words.at, sizeof *words.at * (size_t)words.count);
     SL_VEC_FREE(&words);
     return hash;

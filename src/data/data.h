@@ -42,6 +42,18 @@ enum sl_data_holdout {
     SL_DATA_HOLD_DRAWN /* a permutation that does not depend on `seed` */
 };
 
+/* Samples from the caller instead of files. The source is then "program". */
+struct sl_data_provider {
+    void *ctx;
+    int64_t count;  /* samples, with those for validation */
+    uint64_t print; /* a hash of them, for the fingerprint */
+    bool in_order;  /* do not shuffle the training split */
+    /* Once, before fill: has[i] for the inputs that it fills; refuses those that do not fit. */
+    sl_err (*bind)(void *ctx, const struct sl_data_input *inputs, int count, bool *has);
+    /* Writes input `input` of a sample, float or int32_t; by several threads at once. */
+    sl_err (*fill)(void *ctx, int64_t sample, int input, void *dst);
+};
+
 /* Options of sl_data_open. Zero is the default of every field but source and inputs. */
 struct sl_data_spec {
     /* "synthetic", "PATH", "KIND:PATH", "PATH,PATH,..." (shards, or images and labels); "next:" or
@@ -59,7 +71,11 @@ struct sl_data_spec {
     int64_t synthetic_samples; /* 0: 2^20 */
     int64_t mask_token;        /* id of the mask token; 0: the tokenizer's, or an unused id */
     int threads;               /* encode text with this many threads; 0: all cores */
+    const struct sl_data_provider *provider; /* NULL: none; stays until close */
 };
+
+/* Does this source need spec->provider? */
+bool sl_data_is_provided(const char *source);
 
 struct sl_data;
 

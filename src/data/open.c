@@ -25,6 +25,11 @@ static const struct sl_data_kind *find_kind(struct sl_str name) {
     return NULL;
 }
 
+bool sl_data_is_provided(const char *source) {
+    const struct sl_data_kind *kind = find_kind(sl_str(source));
+    return kind && kind->provided;
+}
+
 static const char *kind_name(const void *ctx, int i) {
     (void)ctx;
     return sl_data_kinds[i]->name;

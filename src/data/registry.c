@@ -9,6 +9,7 @@
     ROW(sl_data_idx) \
     ROW(sl_data_llmc) \
     ROW(sl_data_megatron) \
+    ROW(sl_data_program) \
     ROW(sl_data_synthetic) \
     ROW(sl_data_text) \
     ROW(sl_data_u16) \

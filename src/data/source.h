@@ -50,7 +50,8 @@ struct sl_data_kind {
     void (*expand)(struct sl_data *data, const char *path);
     sl_err (*open)(struct sl_data *data, const struct sl_data_spec *spec);
     sl_err (*fill)(const struct sl_data *data, const struct sl_data_ask *ask);
-    bool late; /* fill may find a bad value, which open has not looked for */
+    bool late;     /* fill may find a bad value, which open has not looked for */
+    bool provided; /* needs spec->provider */
     void (*describe)(const struct sl_data *data, struct sl_json_out *json); /* extra JSON keys */
     void (*close)(struct sl_data *data);                                    /* may be NULL */
 };
@@ -73,6 +74,7 @@ struct sl_data {
     uint64_t seed;
     int64_t total, samples[2]; /* samples of the set, of each split */
     bool in_order, drawn;
+    uint64_t print; /* of samples that are in no file; 0: none */
 };
 
 /* The kinds, alphabetical, NULL at the end (registry.c). */

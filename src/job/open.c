@@ -20,11 +20,23 @@ static void resolve_sizes(struct sl_job_work *work) {
     sl_job_resolve(&work->job, "sizes", sizes ? sizes : "");
 }
 
-static sl_err read_stored_model(struct sl_job_work *work) {
-    const struct sl_job *job = &work->job;
+static struct sl_graph **eval_graph_of(struct sl_job_work *work, const struct sl_job_host *host) {
+    return work->job.eval_every > 0 || host->evaluates ? &work->eval_graph : NULL;
+}
+
+static sl_err read_stored_model(struct sl_job_work *work, const struct sl_job_host *host) {
     return sl_job_model_read(work->stored->model,
-                             sl_arena_printf(&work->arena, "%s/model.model", job->out),
-                             &work->own_graph, job->eval_every > 0 ? &work->eval_graph : NULL);
+                             sl_arena_printf(&work->arena, "%s/model.model", work->job.out),
+                             &work->own_graph, eval_graph_of(work, host));
+}
+
+/* The text of a program. Its name stands for the model that the job does not name. */
+static sl_err read_model_text(struct sl_job_work *work, const struct sl_job_host *host) {
+    SL_TRY(
+        sl_job_model_read(host->model_text, "model", &work->own_graph, eval_graph_of(work, host)));
+    if (!*work->job.model)
+        sl_job_resolve(&work->job, "model", work->own_graph->name);
+    return SL_OK;
 }
 
 /* A plan file names its model and the sizes; what the job says counts more. */
@@ -43,7 +55,7 @@ static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *hos
         return sl_fail(SL_ERR_USAGE, "`model` is missing");
     return sl_job_model_open(
         &(struct sl_job_model_request){job->model, host->model_dirs, plan, job->sizes, job->loss},
-        &work->own_graph, job->eval_every > 0 ? &work->eval_graph : NULL);
+        &work->own_graph, eval_graph_of(work, host));
 }
 
 static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *host) {
@@ -56,8 +68,11 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
         resolve_sizes(work);
         return SL_OK;
     }
-    bool stored = work->stored && work->stored->use_model;
-    SL_TRY(stored ? read_stored_model(work) : read_model(work, host));
+    bool stored = work->stored && work->stored->use_model && !host->model_text;
+    if (host->model_text)
+        SL_TRY(read_model_text(work, host));
+    else
+        SL_TRY(stored ? read_stored_model(work, host) : read_model(work, host));
     SL_TRY(sl_graph_autodiff(work->own_graph));
     work->graph = work->own_graph;
     work->train.model_hash = sl_graph_model_hash(work->graph);
@@ -66,9 +81,11 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
     return SL_OK;
 }
 
-static sl_err open_data(struct sl_job_work *work) {
+static sl_err open_data(struct sl_job_work *work, const struct sl_job_host *host) {
     const struct sl_job *job = &work->job;
     struct sl_data_input *inputs;
+    if (host->data)
+        sl_job_resolve(&work->job, "data", "program");
     SL_TRY(sl_run_describe_inputs(&work->arena, work->graph, &inputs));
     struct sl_data_spec spec = {
         .source = job->data,
@@ -77,6 +94,7 @@ static sl_err open_data(struct sl_job_work *work) {
         .input_count = (int)work->graph->inputs.count,
         .validation = job->validation,
         .seed = (uint64_t)job->seed,
+        .provider = host->data,
     };
     return sl_data_open(&spec, &work->data);
 }
@@ -189,9 +207,11 @@ sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
     if (!sl_job_has(&work->job, "stall_timeout"))
         work->job.stall_timeout = (double)SL_STALL_NS * 1e-9;
     SL_TRY(open_model(work, host));
-    SL_TRY(open_data(work));
+    SL_TRY(open_data(work, host));
     SL_TRY(use_devices(work));
     set_train(work);
+    work->train.grads = host->grads;
+    work->train.evaluates = host->evaluates;
     SL_TRY(set_optimizer(work));
     SL_TRY(set_pipe(work, host));
     mark_resolved(&work->job);

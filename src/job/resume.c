@@ -135,8 +135,8 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
     work->stored = stored; /* sl_job_close frees its job */
     SL_TRY(sl_job_read(&stored->job, sl_arena_printf(&work->arena, "%s/config.json", run),
                        stored->config, strlen(stored->config)));
-    stored->use_model =
-        stored->model && !host->graph && !sl_job_has(given, "model") && !sl_job_has(given, "sizes");
+    stored->use_model = stored->model && !host->graph && !host->model_text &&
+                        !sl_job_has(given, "model") && !sl_job_has(given, "sizes");
     merge(stored, given, &merged);
     /* 0.1.0 recorded the layout in the plan alone */
     if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages && !merged.cut)

@@ -62,6 +62,11 @@ static sl_err read_model(const char *path, struct sl_graph **eval) {
 
 sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t samples,
                         struct sl_job_eval *out) {
+    return sl_job_eval_open_on(given, run, samples, &(struct sl_job_host){0}, out);
+}
+
+sl_err sl_job_eval_open_on(const struct sl_job *given, const char *run, int64_t samples,
+                           const struct sl_job_host *host, struct sl_job_eval *out) {
     struct sl_arena arena = {0};
     struct sl_graph *graph = NULL;
     struct sl_job job;
@@ -70,7 +75,8 @@ sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t sam
     sl_job_init(&job);
     SL_TRY_OUT(resolve(given, run, samples, &job));
     SL_TRY_OUT(read_model(sl_arena_printf(&arena, "%s/model.model", run), &graph));
-    SL_TRY_OUT(sl_job_open(&job, &(struct sl_job_host){.graph = graph}, &out->work));
+    SL_TRY_OUT(
+        sl_job_open(&job, &(struct sl_job_host){.graph = graph, .data = host->data}, &out->work));
     out->work.train.optim = (struct sl_optim){0};
     SL_TRY_OUT(sl_run_train_open(&out->work.train, &out->train));
     SL_TRY_OUT(sl_run_train_load(out->train, run, true));

@@ -10,7 +10,7 @@
 enum { RNG_STREAM = 99 };
 
 static sl_err find_ports(struct sl_job_sampler *s) {
-    const struct sl_train *train = s->eval.train;
+    const struct sl_train *train = s->train;
     const struct sl_program *p = train->worker->programs[sl_run_train_eval_program(train)];
     const struct sl_graph *graph = train->config.graph;
     for (int i = 0; i < p->inputs.count; i++)
@@ -22,10 +22,26 @@ static sl_err find_ports(struct sl_job_sampler *s) {
         return sl_fail(SL_ERR_REFUSED,
                        "this run cannot write text: that takes an input 'tokens', an output "
                        "'logits' and a tokenizer (text data)");
-    s->context = s->tokens->operand.numel;
-    s->vocab = s->logits->operand.numel / s->context;
-    if (s->logits->operand.numel != s->context * s->vocab || s->vocab < 2)
+    int64_t scores = s->logits->operand.numel / p->samples;
+    s->context = s->tokens->operand.numel / p->samples;
+    s->vocab = scores / s->context;
+    if (scores != s->context * s->vocab || s->vocab < 2)
         return sl_fail(SL_ERR_REFUSED, "the output 'logits' is not one row of scores per token");
+    return SL_OK;
+}
+
+static sl_err fail_empty(void) {
+    return sl_fail(SL_ERR_USAGE, "`prompt`: expected at least one character");
+}
+
+static sl_err start(struct sl_job_sampler *s, const char *prompt) {
+    SL_TRY(find_ports(s));
+    s->window = sl_realloc(NULL, sizeof *s->window * (size_t)s->tokens->operand.numel);
+    s->scores = sl_realloc(NULL, sizeof *s->scores * (size_t)s->logits->operand.numel);
+    sl_data_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &s->text);
+    for (int64_t i = 0; i < s->text.count; i++)
+        if (s->text.at[i] >= s->vocab)
+            return sl_fail(SL_ERR_INPUT, "the prompt has a token that the model does not know");
     return SL_OK;
 }
 
@@ -34,16 +50,16 @@ sl_err sl_job_sampler_open(const struct sl_job *job, const char *run,
                            struct sl_job_sampler *s) {
     *s = (struct sl_job_sampler){.options = *options};
     if (!*prompt)
-        return sl_fail(SL_ERR_USAGE, "`prompt`: expected at least one character");
+        return fail_empty();
     SL_TRY(sl_job_eval_open(job, run, 1, &s->eval));
-    SL_TRY(find_ports(s));
-    s->window = sl_realloc(NULL, sizeof *s->window * (size_t)s->context);
-    s->scores = sl_realloc(NULL, sizeof *s->scores * (size_t)s->logits->operand.numel);
-    sl_data_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &s->text);
-    for (int64_t i = 0; i < s->text.count; i++)
-        if (s->text.at[i] >= s->vocab)
-            return sl_fail(SL_ERR_INPUT, "the prompt has a token that the model does not know");
-    return SL_OK;
+    s->train = s->eval.train;
+    return start(s, prompt);
+}
+
+sl_err sl_job_sampler_open_on(struct sl_train *train, const struct sl_job_sample_options *options,
+                              const char *prompt, struct sl_job_sampler *s) {
+    *s = (struct sl_job_sampler){.options = *options, .train = train};
+    return *prompt ? start(s, prompt) : fail_empty();
 }
 
 void sl_job_sampler_close(struct sl_job_sampler *s) {
@@ -93,10 +109,10 @@ static int32_t draw(const struct sl_job_sampler *s, const float *row) {
 
 /* Scores for the token after the text. */
 static sl_err score(struct sl_job_sampler *s, const float **row) {
-    struct sl_worker *worker = s->eval.train->worker;
+    struct sl_worker *worker = s->train->worker;
     int64_t used = s->text.count < s->context ? s->text.count : s->context;
-    struct sl_worker_pass pass = {.program = sl_run_train_eval_program(s->eval.train)};
-    memset(s->window, 0, sizeof *s->window * (size_t)s->context);
+    struct sl_worker_pass pass = {.program = sl_run_train_eval_program(s->train)};
+    memset(s->window, 0, sizeof *s->window * (size_t)s->tokens->operand.numel);
     memcpy(s->window, s->text.at + s->text.count - used, sizeof *s->window * (size_t)used);
     SL_TRY(sl_run_worker_put(worker, 0, s->tokens, s->window));
     SL_TRY(sl_run_worker_pass(worker, &pass));

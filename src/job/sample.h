@@ -12,7 +12,8 @@ struct sl_job_sample_options {
 };
 
 struct sl_job_sampler {
-    struct sl_job_eval eval;
+    struct sl_job_eval eval; /* empty if the caller has the weights */
+    struct sl_train *train;
     struct sl_job_sample_options options;
     const struct sl_program_port *tokens, *logits;
     const struct sl_tokenizer *tokenizer;
@@ -28,6 +29,11 @@ struct sl_job_sampler {
 SL_MUST_CHECK sl_err sl_job_sampler_open(const struct sl_job *job, const char *run,
                                          const struct sl_job_sample_options *options,
                                          const char *prompt, struct sl_job_sampler *out);
+/* The same on weights that the caller has opened. A micro-batch may have more samples: only the first
+ * counts. */
+SL_MUST_CHECK sl_err sl_job_sampler_open_on(struct sl_train *train,
+                                            const struct sl_job_sample_options *options,
+                                            const char *prompt, struct sl_job_sampler *out);
 void sl_job_sampler_close(struct sl_job_sampler *sampler);
 /* Draws the next token; *out are its bytes, valid until the sampler is closed. */
 SL_MUST_CHECK sl_err sl_job_sampler_next(struct sl_job_sampler *sampler, struct sl_str *out);

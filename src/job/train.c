@@ -17,7 +17,11 @@
 static const int64_t pace_ns =
     30000000000; /* until the first checkpoint, and minimum between two */
 
-struct training {
+struct texts { /* of the run directory */
+    struct sl_text config, results, model, plan, sched, forecast;
+};
+
+struct sl_job_training {
     struct sl_job_work *work;
     const struct sl_job_watch *watch;
     struct sl_job_outcome *out;
@@ -25,12 +29,16 @@ struct training {
     struct sl_text trace;
     int64_t *busy_ns;  /* [workers] over all timelines, */
     int64_t traced_ns; /* and their total length */
+    struct texts *texts;
+    struct sl_session_config config;
+    struct sl_pipe_run run;
+    struct sl_session *session;
 };
 
 /* ---- callbacks ---- */
 
 static void on_start(void *ctx, const struct sl_session_start *start) {
-    struct training *t = ctx;
+    struct sl_job_training *t = ctx;
     const struct sl_comm *comm = t->work->pipe.comm;
     if (comm && start->rank_bytes) {
         size_t bytes = sizeof *start->rank_bytes * (size_t)comm->ranks;
@@ -42,13 +50,8 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
     t->out->start_ns = sl_clock_ns();
 }
 
-static void on_end(void *ctx) {
-    struct training *t = ctx;
-    sl_job_stats_hold(&t->out->stats);
-}
-
 static void on_step(void *ctx, const struct sl_step_report *r) {
-    struct training *t = ctx;
+    struct sl_job_training *t = ctx;
     struct sl_job_stats *stats = &t->out->stats;
     sl_job_stats_step(stats, r);
     struct sl_job_speed speed = {
@@ -61,7 +64,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
 
 /* Reports of earlier steps are missing: the speed is the mean since the start. */
 static void on_provisional(void *ctx, const struct sl_step_report *r) {
-    struct training *t = ctx;
+    struct sl_job_training *t = ctx;
     const struct sl_train_config *c = &t->work->train;
     double steps = (double)(r->step - t->first_step),
            ns = (double)(sl_clock_ns() - t->out->start_ns);
@@ -74,13 +77,13 @@ static void on_provisional(void *ctx, const struct sl_step_report *r) {
 }
 
 static void on_eval(void *ctx, const struct sl_eval_report *r) {
-    struct training *t = ctx;
+    struct sl_job_training *t = ctx;
     if (t->watch->on_eval)
         t->watch->on_eval(t->watch->ctx, r);
 }
 
 static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
-    struct training *t = ctx;
+    struct sl_job_training *t = ctx;
     struct sl_job_saves *saves = &t->out->saves;
     saves->count++;
     saves->stall_ns += r->stall_ns;
@@ -96,7 +99,7 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
 
 /* Idle shares cover all timelines. The first one is drawn, and the last one replaces it. */
 static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step) {
-    struct training *t = ctx;
+    struct sl_job_training *t = ctx;
     struct sl_arena arena = {0};
     struct sl_picture picture;
     if (t->watch->on_trace)
@@ -121,11 +124,6 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
 
 /* ---- the session ---- */
 
-/* Texts of the run directory. */
-struct texts {
-    struct sl_text config, results, model, plan, sched, forecast;
-};
-
 static void write_texts(const struct sl_job_work *work, struct texts *out) {
     sl_job_write(&work->job, &out->config);
     sl_job_write_results(&work->job, &out->results);
@@ -149,7 +147,7 @@ static void free_texts(struct texts *texts) {
     sl_text_free(&texts->forecast);
 }
 
-static struct sl_session_config configure(struct training *t, const struct texts *texts) {
+static struct sl_session_config configure(struct sl_job_training *t, const struct texts *texts) {
     const struct sl_job *job = &t->work->job;
     return (struct sl_session_config){
         .run = *job->out ? job->out : NULL,
@@ -172,7 +170,6 @@ static struct sl_session_config configure(struct training *t, const struct texts
         .stop = t->watch->stop,
         .ctx = t,
         .on_start = on_start,
-        .on_end = on_end,
         .on_step = on_step,
         .on_provisional = on_provisional,
         .on_eval = on_eval,
@@ -181,7 +178,7 @@ static struct sl_session_config configure(struct training *t, const struct texts
     };
 }
 
-static sl_err save_trace(struct training *t) {
+static sl_err save_trace(struct sl_job_training *t) {
     struct sl_text path = {0};
     int workers = t->work->pipe.plan ? t->work->pipe.plan->worker_count : 0;
     if (t->traced_ns == 0)
@@ -195,27 +192,69 @@ static sl_err save_trace(struct training *t) {
     return err;
 }
 
-sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
-                    struct sl_job_outcome *out) {
-    struct training t = {.work = work, .watch = watch, .out = out};
-    struct texts texts = {0};
-    *out = (struct sl_job_outcome){.items = sl_job_items(work->graph)};
-    sl_job_stats_open(&out->stats, work->start_bytes);
+static sl_err open_training(struct sl_job_training *t) {
+    struct sl_job_work *work = t->work;
+    const struct sl_job_watch *watch = t->watch;
+    sl_job_stats_open(&t->out->stats, work->start_bytes);
     if (work->job.trace)
-        t.busy_ns = SL_NEW(&work->arena, int64_t, work->pipe.plan->worker_count);
+        t->busy_ns = SL_NEW(&work->arena, int64_t, work->pipe.plan->worker_count);
     if (watch->trace_steps && work->pipe.plan) {
         work->pipe.trace_steps = work->job.trace ? 0 : watch->trace_steps;
         work->pipe.trace = true;
     }
-    write_texts(work, &texts);
-    struct sl_session_config session = configure(&t, &texts);
-    sl_err err = sl_pipe_session_run(&session, &work->pipe, &out->result);
-    if (out->result.abandoned)
-        return err;
+    t->texts = SL_NEW(&work->arena, struct texts, 1);
+    write_texts(work, t->texts);
+    t->config = configure(t, t->texts);
+    SL_TRY(sl_pipe_run_open(&work->pipe, &t->run));
+    return sl_run_session_open(&t->config, &t->run.runner, &t->out->result, &t->session);
+}
+
+sl_err sl_job_training_open(struct sl_job_work *work, const struct sl_job_watch *watch,
+                            struct sl_job_outcome *outcome, struct sl_job_training **out) {
+    struct sl_job_training *t = *out = SL_NEW(&work->arena, struct sl_job_training, 1);
+    *t = (struct sl_job_training){.work = work, .watch = watch, .out = outcome};
+    *outcome = (struct sl_job_outcome){.items = sl_job_items(work->graph)};
+    return open_training(t);
+}
+
+sl_err sl_job_training_advance(struct sl_job_training *t, int64_t steps) {
+    sl_err err = sl_run_session_advance(t->session, steps);
+    t->out->result.abandoned = sl_pipe_is_abandoned(t->run.pipe);
+    return err;
+}
+
+sl_err sl_job_training_save(struct sl_job_training *t) { return sl_run_session_save(t->session); }
+
+const struct sl_runner *sl_job_training_runner(const struct sl_job_training *t) {
+    return &t->run.runner;
+}
+
+sl_err sl_job_training_end(struct sl_job_training *t) {
+    sl_job_stats_hold(&t->out->stats);
+    return save_trace(t);
+}
+
+void sl_job_training_close(struct sl_job_training *t) {
+    if (!t)
+        return;
+    sl_run_session_close(t->session);
+    if (t->out->result.abandoned) /* a stuck worker may still use the rest */
+        return;
+    sl_pipe_run_close(&t->run);
+    sl_text_free(&t->trace);
+    if (t->texts)
+        free_texts(t->texts);
+}
+
+sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
+                    struct sl_job_outcome *out) {
+    struct sl_job_training *t;
+    sl_err err = sl_job_training_open(work, watch, out, &t);
     if (err == SL_OK)
-        err = save_trace(&t);
-    sl_text_free(&t.trace);
-    free_texts(&texts);
+        err = sl_job_training_advance(t, INT64_MAX);
+    if (err == SL_OK)
+        err = sl_job_training_end(t);
+    sl_job_training_close(t);
     return err;
 }
 

@@ -15,9 +15,9 @@ struct sl_job_speed {
 /* Callbacks of rank 0, from the thread of sl_job_train; each may be NULL. */
 struct sl_job_watch {
     void *ctx;
-    const volatile sig_atomic_t *stop; /* not 0: finish the step, save, return */
-    double peak_flops;                 /* sl_job_peak_flops; 0: not known */
-    int64_t trace_steps; /* > 0: measure timelines of so many steps, for a live display */
+    const atomic_int *stop; /* not 0: finish the step, save, return */
+    double peak_flops;      /* sl_job_peak_flops; 0: not known */
+    int64_t trace_steps;    /* > 0: measure timelines of so many steps, for a live display */
     void (*on_start)(void *ctx, const struct sl_session_start *start);
     void (*on_step)(void *ctx, const struct sl_step_report *report,
                     const struct sl_job_speed *speed);
@@ -51,6 +51,20 @@ struct sl_job_outcome {
  * stuck: neither close `work` nor free the outcome. Free the outcome even after an error. */
 SL_MUST_CHECK sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
                                   struct sl_job_outcome *out);
+/* The same in parts: open starts or resumes the run; end takes the final measurements and writes the
+ * timeline. `watch` and `outcome` stay until close; after result.abandoned the work stays open, too. On
+ * several ranks all ranks make the same calls. Close `out` even after an error. */
+struct sl_job_training;
+SL_MUST_CHECK sl_err sl_job_training_open(struct sl_job_work *work,
+                                          const struct sl_job_watch *watch,
+                                          struct sl_job_outcome *outcome,
+                                          struct sl_job_training **out);
+SL_MUST_CHECK sl_err sl_job_training_advance(struct sl_job_training *training, int64_t steps);
+SL_MUST_CHECK sl_err sl_job_training_save(struct sl_job_training *training);
+const struct sl_runner *sl_job_training_runner(const struct sl_job_training *training);
+SL_MUST_CHECK sl_err sl_job_training_end(struct sl_job_training *training);
+void sl_job_training_close(struct sl_job_training *training);
+
 /* SL_ERR_REFUSED if the run has diverged: its last steps were skipped. */
 SL_MUST_CHECK sl_err sl_job_verdict(const struct sl_job_outcome *outcome);
 /* outcome.c. Every rank calls: appends the results as JSON (docs/formats.md). */

@@ -29,10 +29,14 @@
 
 /* What the process provides. All of it may be NULL. */
 struct sl_job_host {
-    const char *const *model_dirs; /* search path of models by name; ends with NULL */
-    const struct sl_graph *graph;  /* differentiated; used instead of reading `model` */
-    const struct sl_plan *plan;    /* used instead of reading `plan` */
-    struct sl_comm *comm;          /* ranks; NULL: one process */
+    const char *const *model_dirs;       /* search path of models by name; ends with NULL */
+    const struct sl_graph *graph;        /* differentiated; used instead of reading `model` */
+    const char *model_text;              /* a flat model text, used likewise */
+    const struct sl_data_provider *data; /* used instead of reading `data` */
+    const struct sl_grad_watch *grads;   /* sees the gradients of every step */
+    bool evaluates;                      /* at any time: read the evaluation graph */
+    const struct sl_plan *plan;          /* used instead of reading `plan` */
+    struct sl_comm *comm;                /* ranks; NULL: one process */
 };
 
 /* A field in which a resumed job differs from its run; values as in config.json. */
@@ -100,6 +104,9 @@ struct sl_job_eval {
 };
 SL_MUST_CHECK sl_err sl_job_eval_open(const struct sl_job *job, const char *run, int64_t samples,
                                       struct sl_job_eval *out);
+/* The same with data of the host; its graph is ignored. */
+SL_MUST_CHECK sl_err sl_job_eval_open_on(const struct sl_job *job, const char *run, int64_t samples,
+                                         const struct sl_job_host *host, struct sl_job_eval *out);
 void sl_job_eval_close(struct sl_job_eval *eval);
 
 #endif

@@ -106,7 +106,7 @@ static bool is_split(const struct sl_sched *sched) {
 }
 
 bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
-    return pipe->train.eval_graph && pipe->train.eval_every > 0;
+    return pipe->train.eval_graph && (pipe->train.eval_every > 0 || pipe->train.evaluates);
 }
 
 static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_pipe_seat *seat,

@@ -63,13 +63,23 @@ SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
 
 /* eval.c: loss and accuracy over train->eval_samples samples of the validation split, with the bits
- * of sl_run_train_eval. The pipeline needs an eval_graph and eval_every > 0. */
+ * of sl_run_train_eval. The pipeline needs an eval_graph, and eval_every or evaluates. */
 SL_MUST_CHECK sl_err sl_pipe_eval(struct sl_pipe *pipe, struct sl_eval_report *report);
 
 /* runner.c: the pipeline as a runner of the training loop; the caller closes the pipeline. */
 struct sl_runner sl_pipe_runner(struct sl_pipe *pipe);
-/* Opens the runner that `config` describes (a pipeline, or one worker if it has no plan), runs the
- * session and closes the runner. After result->abandoned nothing that `config` names may be freed. */
+
+/* The runner that `config` describes: a pipeline, or one worker if it has no plan. Close it unless
+ * the pipeline is abandoned and what `config` names may go. */
+struct sl_pipe_run {
+    struct sl_pipe *pipe; /* or NULL */
+    struct sl_train *one; /* or NULL */
+    struct sl_runner runner;
+};
+SL_MUST_CHECK sl_err sl_pipe_run_open(const struct sl_pipe_config *config, struct sl_pipe_run *out);
+void sl_pipe_run_close(struct sl_pipe_run *run);
+/* Opens a runner, runs the session and closes the runner. After result->abandoned nothing that
+ * `config` names may be freed. */
 struct sl_session_config;
 struct sl_session_result;
 SL_MUST_CHECK sl_err sl_pipe_session_run(const struct sl_session_config *session,

@@ -119,18 +119,28 @@ struct sl_runner sl_pipe_runner(struct sl_pipe *pipe) {
                               .is_synchronous = synchronous};
 }
 
+sl_err sl_pipe_run_open(const struct sl_pipe_config *config, struct sl_pipe_run *out) {
+    *out = (struct sl_pipe_run){0};
+    if (config->plan)
+        SL_TRY(sl_pipe_open(config, &out->pipe));
+    else
+        SL_TRY(sl_run_train_open(config->train, &out->one));
+    out->runner = out->pipe ? sl_pipe_runner(out->pipe) : sl_run_train_runner(out->one);
+    return SL_OK;
+}
+
+void sl_pipe_run_close(struct sl_pipe_run *run) {
+    sl_pipe_close(run->pipe);
+    sl_run_train_close(run->one);
+}
+
 sl_err sl_pipe_session_run(const struct sl_session_config *session,
                            const struct sl_pipe_config *config, struct sl_session_result *result) {
-    struct sl_pipe *pipe = NULL;
-    struct sl_train *one = NULL;
-    sl_err err =
-        config->plan ? sl_pipe_open(config, &pipe) : sl_run_train_open(config->train, &one);
-    if (err == SL_OK) {
-        struct sl_runner runner = pipe ? sl_pipe_runner(pipe) : sl_run_train_runner(one);
-        err = sl_run_session_run(session, &runner, result);
-    }
-    result->abandoned = sl_pipe_is_abandoned(pipe);
-    sl_pipe_close(pipe);
-    sl_run_train_close(one);
+    struct sl_pipe_run run;
+    result->abandoned = false;
+    SL_TRY(sl_pipe_run_open(config, &run));
+    sl_err err = sl_run_session_run(session, &run.runner, result);
+    result->abandoned = sl_pipe_is_abandoned(run.pipe);
+    sl_pipe_run_close(&run);
     return err;
 }

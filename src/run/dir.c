@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -36,4 +37,20 @@ void sl_run_dir_remove(const char *run, const char *name) {
     sl_text_printf(&path, "%s/%s", run, name);
     remove(path.at);
     sl_text_free(&path);
+}
+
+sl_err sl_run_dir_check(const char *run, const char *name, const char *expected) {
+    struct sl_text path = {0};
+    char *text = NULL;
+    size_t length;
+    if (!expected)
+        return SL_OK;
+    sl_text_printf(&path, "%s/%s", run, name);
+    sl_err err = sl_file_read(path.at, INT64_MAX / 2, &text, &length);
+    if (err == SL_OK && strcmp(text, expected) != 0)
+        err = sl_fail(SL_ERR_REFUSED,
+                      "%s changed while it was opened: another run used it; try again", path.at);
+    free(text);
+    sl_text_free(&path);
+    return err;
 }

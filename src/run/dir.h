@@ -9,5 +9,8 @@ SL_MUST_CHECK sl_err sl_run_dir_make(const char *path);
 SL_MUST_CHECK sl_err sl_run_dir_write(const char *run, const char *name, const char *text);
 /* It may be absent. */
 void sl_run_dir_remove(const char *run, const char *name);
+/* SL_ERR_REFUSED: a file of the run has another text than when the caller read it, because another
+ * run wrote to the directory. text NULL: not read. */
+SL_MUST_CHECK sl_err sl_run_dir_check(const char *run, const char *name, const char *text);
 
 #endif

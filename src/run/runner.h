@@ -15,7 +15,7 @@
 #include "run/store.h"
 #include "sched/timeline.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 /* How far the weights that a pass read were from the version it stood for. */
 struct sl_staleness {
@@ -35,7 +35,7 @@ struct sl_run_hooks {
     void *ctx;
     /* Not 0: an asynchronous pipeline of one process ends run() early, after whole steps. NULL:
      * never. The same if pause, called a few times a second, is true; NULL: never. */
-    const volatile sig_atomic_t *stop;
+    const atomic_int *stop;
     bool (*pause)(void *ctx);
 };
 

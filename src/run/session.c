@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct session {
+struct sl_session {
     const struct sl_session_config *config;
     struct sl_session_result *result;
     const struct sl_runner *runner;
+    int64_t target;                      /* step after which the current call returns */
     const struct sl_train_config *train; /* the runner's */
     bool is_root;                        /* rank 0 */
     struct sl_run_log log;
@@ -36,28 +37,11 @@ struct session {
     int64_t capacity;
 };
 
-static int64_t step_of(const struct session *s) { return s->runner->row->step(s->runner->ctx); }
+static int64_t step_of(const struct sl_session *s) { return s->runner->row->step(s->runner->ctx); }
 
 /* Merges a value that only rank 0 sets; zero elsewhere. */
-static sl_err share(const struct session *s, void *value, int64_t size_bytes) {
+static sl_err share(const struct sl_session *s, void *value, int64_t size_bytes) {
     return s->runner->comm ? sl_comm_merge(s->runner->comm, value, size_bytes) : SL_OK;
-}
-
-/* Another run may have written to the directory since the caller read it. */
-static sl_err check_config(const struct sl_session_config *c) {
-    struct sl_text path = {0};
-    char *text = NULL;
-    size_t length;
-    if (!c->read_config)
-        return SL_OK;
-    sl_text_printf(&path, "%s/config.json", c->run);
-    sl_err err = sl_file_read(path.at, INT64_MAX / 2, &text, &length);
-    if (err == SL_OK && strcmp(text, c->read_config) != 0)
-        err = sl_fail(SL_ERR_REFUSED,
-                      "%s changed while it was opened: another run used it; try again", path.at);
-    free(text);
-    sl_text_free(&path);
-    return err;
 }
 
 static sl_err refuse_second(const struct sl_session_config *c, bool exists) {
@@ -72,7 +56,7 @@ static sl_err refuse_second(const struct sl_session_config *c, bool exists) {
 }
 
 /* Rank 0: locks the run directory before it reads or writes there. */
-static sl_err take_run(struct session *s, bool *exists) {
+static sl_err take_run(struct sl_session *s, bool *exists) {
     const struct sl_session_config *c = s->config;
     *exists = false;
     if (!c->run || !s->is_root)
@@ -81,13 +65,13 @@ static sl_err take_run(struct session *s, bool *exists) {
     SL_TRY(refuse_second(c, *exists));
     SL_TRY(sl_run_dir_make(c->run));
     SL_TRY(sl_ckpt_lock_take(c->run, &s->lock));
-    SL_TRY(check_config(c));
+    SL_TRY(sl_run_dir_check(c->run, "config.json", c->read_config));
     SL_TRY(sl_ckpt_exists(c->run, exists)); /* the last holder may have saved */
     return refuse_second(c, *exists);
 }
 
 /* Starts from initial values, from given weights, or from a checkpoint. */
-static sl_err start(struct session *s) {
+static sl_err start(struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     bool exists;
     SL_TRY(take_run(s, &exists));
@@ -125,12 +109,12 @@ static sl_err start(struct session *s) {
 /* ---- saving ---- */
 
 /* Does the cost of saves set their pace? */
-static bool is_paced(const struct session *s) {
+static bool is_paced(const struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     return c->run && !c->checkpoint_every && c->pace_ns > 0;
 }
 
-static sl_err open_saver(struct session *s) {
+static sl_err open_saver(struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     if (!c->run)
         return SL_OK;
@@ -145,7 +129,7 @@ static sl_err open_saver(struct session *s) {
 }
 
 /* Reports a save that has ended; its cost sets the pace. */
-static sl_err poll_save(struct session *s, bool wait) {
+static sl_err poll_save(struct sl_session *s, bool wait) {
     enum { SHARE_PERCENT = 3 };
     const struct sl_session_config *c = s->config;
     struct sl_save_report report;
@@ -168,19 +152,19 @@ static sl_err poll_save(struct session *s, bool wait) {
 }
 
 /* Has the time of the first paced save come? */
-static bool is_first_due(const struct session *s) {
+static bool is_first_due(const struct sl_session *s) {
     return !s->every && s->saved_step <= s->first_step &&
            sl_clock_ns() - s->start_ns >= s->config->pace_ns;
 }
 
 /* Rank 0 decides. */
-static bool is_save_due(const struct session *s) {
+static bool is_save_due(const struct sl_session *s) {
     if (!is_paced(s) || !s->is_root)
         return false;
     return s->every ? step_of(s) - s->saved_step >= s->every : is_first_due(s);
 }
 
-static sl_err save(struct session *s, bool wait) {
+static sl_err save(struct sl_session *s, bool wait) {
     int64_t step = step_of(s);
     if (!s->saver)
         return SL_OK;
@@ -193,7 +177,7 @@ static sl_err save(struct session *s, bool wait) {
     return poll_save(s, wait);
 }
 
-static sl_err evaluate(struct session *s) {
+static sl_err evaluate(struct sl_session *s) {
     struct sl_eval_report report;
     SL_TRY(s->runner->row->eval(s->runner->ctx, &report));
     if (!s->is_root)
@@ -211,7 +195,7 @@ static sl_err evaluate(struct session *s) {
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 /* Logs a step and calls on_step, once per step: some are reported before run() returns. */
-static sl_err report_step(struct session *s, struct sl_step_report *report) {
+static sl_err report_step(struct sl_session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
     double flops = s->sample_flops * (double)report->samples / ((double)report->dur_ns * 1e-9);
     report->peak_share = c->peak_flops > 0 ? flops / c->peak_flops : NAN;
@@ -239,7 +223,7 @@ static bool has_diverged(const struct sl_session_result *result) {
 }
 
 /* After a step: its report, evaluation, checkpoint. */
-static sl_err after_step(struct session *s, struct sl_step_report *report) {
+static sl_err after_step(struct sl_session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
     SL_TRY(report_step(s, report));
     s->result->steps_done++;
@@ -254,7 +238,7 @@ static sl_err after_step(struct session *s, struct sl_step_report *report) {
 
 /* Steps after which all ranks look whether there is something to decide: a signal, a save. One
  * process is told meanwhile, by the hooks. */
-static int64_t look_length(const struct session *s) {
+static int64_t look_length(const struct sl_session *s) {
     enum { LEAST = 128 };
     static const int64_t look_ns = 10000000000;
     const struct sl_comm *comm = s->runner->comm;
@@ -265,9 +249,9 @@ static int64_t look_length(const struct session *s) {
 }
 
 /* Steps until an evaluation, a save or the end, at most `max`. */
-static int64_t run_length(const struct session *s, int64_t max) {
+static int64_t run_length(const struct sl_session *s, int64_t max) {
     const struct sl_train_config *c = s->train;
-    int64_t step = step_of(s), length = c->steps - step, look = look_length(s);
+    int64_t step = step_of(s), length = s->target - step, look = look_length(s);
     if (is_paced(s) && s->every && s->saved_step + s->every - step < length)
         length = s->saved_step + s->every > step ? s->saved_step + s->every - step : 1;
     length = look < length ? look : length;
@@ -278,7 +262,7 @@ static int64_t run_length(const struct session *s, int64_t max) {
     return length < max ? length : max;
 }
 
-static sl_err log_staleness(struct session *s) {
+static sl_err log_staleness(struct sl_session *s) {
     struct sl_staleness *at;
     int64_t count;
     sl_err err = s->runner->row->take_staleness(s->runner->ctx, &at, &count);
@@ -290,7 +274,7 @@ static sl_err log_staleness(struct session *s) {
 
 /* Steps, at most run_length, whose samples can be read. A step that fails in the middle leaves no
  * state that could be saved. An asynchronous pipeline reads ahead: its steps are not checked. */
-static int64_t readable_steps(struct session *s) {
+static int64_t readable_steps(struct sl_session *s) {
     const struct sl_train_config *c = s->train;
     int64_t length = run_length(s, s->runner->max_steps), good = 0;
     if (!s->is_root || !s->runner->is_synchronous)
@@ -307,7 +291,7 @@ static int64_t readable_steps(struct session *s) {
 }
 
 /* One run() of the runner and the reports of its steps. */
-static sl_err run_some(struct session *s, int64_t count) {
+static sl_err run_some(struct sl_session *s, int64_t count) {
     const struct sl_runner *r = s->runner;
     if (count > s->capacity) {
         s->reports = sl_realloc(s->reports, (size_t)count * sizeof *s->reports);
@@ -331,24 +315,15 @@ struct turn {
     int64_t steps; /* of the next run(); 0: the data of the next step cannot be read */
 };
 
-static sl_err agree_on_turn(struct session *s, struct turn *turn) {
+static sl_err agree_on_turn(struct sl_session *s, struct turn *turn) {
     *turn = (struct turn){.stop = s->config->stop && *s->config->stop,
                           .save = is_save_due(s),
                           .steps = readable_steps(s)};
     return share(s, turn, sizeof *turn);
 }
 
-static sl_err run_steps(struct session *s) {
-    struct turn turn;
-    s->first_step = step_of(s);
-    s->start_ns = sl_clock_ns();
-    SL_TRY(agree_on_turn(s, &turn));
-    while (step_of(s) < s->train->steps && !turn.stop && turn.steps) {
-        SL_TRY(run_some(s, turn.steps));
-        SL_TRY(agree_on_turn(s, &turn));
-        if (turn.save && !turn.stop)
-            SL_TRY(save(s, false));
-    }
+/* After the last step, a signal or a data error: the checkpoint of the end. */
+static sl_err conclude(struct sl_session *s) {
     SL_TRY(save(s, true));
     if (s->data_err != SL_OK)
         return sl_fail(s->data_err, "step %lld: %s%s", (long long)step_of(s) + 1,
@@ -356,8 +331,23 @@ static sl_err run_steps(struct session *s) {
     return SL_OK;
 }
 
+static sl_err run_steps(struct sl_session *s, int64_t steps) {
+    struct turn turn;
+    int64_t left = s->train->steps - step_of(s);
+    s->target = step_of(s) + (steps < left ? steps : left);
+    SL_TRY(agree_on_turn(s, &turn));
+    while (step_of(s) < s->target && !turn.stop && turn.steps) {
+        SL_TRY(run_some(s, turn.steps));
+        SL_TRY(agree_on_turn(s, &turn));
+        if (turn.save && !turn.stop)
+            SL_TRY(save(s, false));
+    }
+    bool goes_on = step_of(s) < s->train->steps && !turn.stop && s->data_err == SL_OK;
+    return goes_on ? SL_OK : conclude(s);
+}
+
 static void report_early(void *session, const struct sl_step_report *report) {
-    struct session *s = session;
+    struct sl_session *s = session;
     struct sl_step_report copy = *report;
     if (s->runner->comm && s->runner->comm->ranks > 1) { /* provisional: see sl_run_hooks */
         if (s->config->on_provisional)
@@ -369,7 +359,7 @@ static void report_early(void *session, const struct sl_step_report *report) {
 
 /* Called while an asynchronous pipeline of one process is full: shall it pause for a save? */
 static bool wants_pause(void *session) {
-    const struct session *s = session;
+    const struct sl_session *s = session;
     return is_paced(s) && is_first_due(s);
 }
 
@@ -388,7 +378,7 @@ static int64_t count_params(const struct sl_graph *graph) {
 }
 
 /* Memory of this process, predicted: workers, data set, saving. Rank 0 handles the files. */
-static int64_t predict_bytes(const struct session *s) {
+static int64_t predict_bytes(const struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     bool any = c->run || c->init;
     return s->runner->row->predicted_bytes(s->runner->ctx, any) + sl_data_bytes(s->train->data) +
@@ -398,7 +388,7 @@ static int64_t predict_bytes(const struct session *s) {
 
 /* The prediction for every rank of a pipeline. The allowance for small objects (lists,
  * programs) was measured; it includes the error of the kernel's page count (e2e.mpi_memory). */
-static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int64_t **out) {
+static sl_err predict_ranks(const struct sl_session *s, struct sl_arena *arena, int64_t **out) {
     enum { SMALL_BYTES = 3 << 16 };
     const struct sl_comm *comm = s->runner->comm;
     int ranks = comm ? comm->ranks : 1;
@@ -407,7 +397,7 @@ static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int
     return share(s, *out, ranks * (int64_t)sizeof **out);
 }
 
-static sl_err report_start(struct session *s) {
+static sl_err report_start(struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s),
                                      .params = count_params(s->train->graph),
@@ -433,45 +423,70 @@ static sl_err report_start(struct session *s) {
     return err;
 }
 
-static sl_err run_session(struct session *s) {
-    const struct sl_session_config *c = s->config;
+static sl_err open_session(struct sl_session *s) {
     const struct sl_runner *r = s->runner;
     struct sl_run_hooks hooks = {
-        .on_step = report_early, .ctx = s, .stop = c->stop, .pause = wants_pause};
+        .on_step = report_early, .ctx = s, .stop = s->config->stop, .pause = wants_pause};
     r->row->attach(r->ctx, &hooks);
     SL_TRY(open_saver(s));
     SL_TRY(start(s));
+    s->first_step = step_of(s);
     s->result->was_finished = step_of(s) >= s->train->steps;
     SL_TRY(report_start(s));
-    if (!s->result->was_finished)
-        SL_TRY(run_steps(s));
-    if (s->train->audit)
-        s->result->audit = r->row->audit(r->ctx);
-    s->result->stopped = step_of(s) < s->train->steps;
-    s->result->step = step_of(s);
-    s->result->diverged = !s->result->stopped && has_diverged(s->result);
-    if (c->on_end)
-        c->on_end(c->ctx);
+    s->start_ns = sl_clock_ns();
     return SL_OK;
+}
+
+sl_err sl_run_session_open(const struct sl_session_config *config, const struct sl_runner *runner,
+                           struct sl_session_result *result, struct sl_session **out) {
+    struct sl_session *s = sl_realloc(NULL, sizeof *s);
+    *s = (struct sl_session){.config = config,
+                             .result = result,
+                             .runner = runner,
+                             .train = runner->train,
+                             .is_root = !runner->comm || runner->comm->rank == 0,
+                             .saved_step = -1,
+                             .sample_flops = sample_flops(runner->train->graph)};
+    *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
+    sl_err err = open_session(s);
+    if (err != SL_OK)
+        sl_run_session_close(s);
+    *out = err == SL_OK ? s : NULL;
+    return err;
+}
+
+sl_err sl_run_session_advance(struct sl_session *s, int64_t steps) {
+    struct sl_session_result *result = s->result;
+    if (step_of(s) < s->train->steps)
+        SL_TRY(run_steps(s, steps));
+    if (s->train->audit)
+        result->audit = s->runner->row->audit(s->runner->ctx);
+    result->stopped = step_of(s) < s->train->steps;
+    result->step = step_of(s);
+    result->diverged = !result->stopped && has_diverged(result);
+    return SL_OK;
+}
+
+sl_err sl_run_session_save(struct sl_session *s) { return save(s, true); }
+
+void sl_run_session_close(struct sl_session *s) {
+    if (!s)
+        return;
+    sl_ckpt_saver_close(s->saver);
+    sl_run_log_close(&s->log);
+    sl_ckpt_lock_release(s->lock);
+    sl_text_free(&s->skipped);
+    sl_text_free(&s->data_message);
+    s->runner->row->attach(s->runner->ctx, &(struct sl_run_hooks){0});
+    free(s->reports);
+    free(s);
 }
 
 sl_err sl_run_session_run(const struct sl_session_config *config, const struct sl_runner *runner,
                           struct sl_session_result *result) {
-    struct session s = {.config = config,
-                        .result = result,
-                        .runner = runner,
-                        .train = runner->train,
-                        .is_root = !runner->comm || runner->comm->rank == 0,
-                        .saved_step = -1,
-                        .sample_flops = sample_flops(runner->train->graph)};
-    *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
-    sl_err err = run_session(&s);
-    sl_ckpt_saver_close(s.saver);
-    sl_run_log_close(&s.log);
-    sl_ckpt_lock_release(s.lock);
-    sl_text_free(&s.skipped);
-    sl_text_free(&s.data_message);
-    runner->row->attach(runner->ctx, &(struct sl_run_hooks){0});
-    free(s.reports);
+    struct sl_session *s;
+    SL_TRY(sl_run_session_open(config, runner, result, &s));
+    sl_err err = sl_run_session_advance(s, INT64_MAX);
+    sl_run_session_close(s);
     return err;
 }

@@ -29,7 +29,7 @@ struct sl_session_start {
     const char *skipped;       /* checkpoints that were skipped, and why, one per line; "": none */
 };
 
-/* Files and callbacks are those of rank 0, except on_end. */
+/* Files and callbacks are those of rank 0. */
 struct sl_session_config {
     const char *run;          /* directory; NULL: keep nothing */
     const char *config;       /* JSON text of config.json */
@@ -50,10 +50,9 @@ struct sl_session_config {
     int64_t from_step;       /* resume from the checkpoint of this step; 0: the newest whole one */
     const char *read_config; /* config.json as the caller read it for a resume; NULL: not read */
     double peak_flops;       /* per second that the cores in use can reach; 0: not known */
-    const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
+    const atomic_int *stop;  /* set by a signal: finish the step, save, return */
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);
-    void (*on_end)(void *ctx); /* on every rank, after the last step, while all memory is held */
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     /* A step that has ended while an asynchronous pipeline of several ranks is full. on_step gets
      * it, and those left out here, when the pipeline is empty. */
@@ -78,9 +77,22 @@ struct sl_session_result {
     struct sl_run_audit_count audit;        /* of this process */
 };
 
-/* Runs the session on an opened runner, which the caller closes. */
+/* Runs the session on an opened runner, which the caller closes: open, advance to the end, close. */
 SL_MUST_CHECK sl_err sl_run_session_run(const struct sl_session_config *config,
                                         const struct sl_runner *runner,
                                         struct sl_session_result *result);
+
+/* The same in parts; on several ranks all ranks make the same calls. What the arguments of open
+ * point to must stay until close. Open starts or resumes the run. */
+struct sl_session;
+SL_MUST_CHECK sl_err sl_run_session_open(const struct sl_session_config *config,
+                                         const struct sl_runner *runner,
+                                         struct sl_session_result *result, struct sl_session **out);
+/* Up to so many further steps, and updates the result. The last step of the run, or a stop, is
+ * followed by a checkpoint. */
+SL_MUST_CHECK sl_err sl_run_session_advance(struct sl_session *session, int64_t steps);
+/* Saves a checkpoint of the current step and waits until it is durable. */
+SL_MUST_CHECK sl_err sl_run_session_save(struct sl_session *session);
+void sl_run_session_close(struct sl_session *session); /* NULL is fine */
 
 #endif

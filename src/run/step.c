@@ -4,6 +4,7 @@
 #include "run/train.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct norms {
@@ -31,7 +32,35 @@ static sl_err act_norms(void *ctx, bool repeated) {
     return SL_OK;
 }
 
+static sl_err show_grad(struct sl_train *train, const struct sl_program_param *param, void *grad) {
+    const struct sl_device_row *row = train->device->row;
+    const struct sl_grad_watch *watch = train->config.grads;
+    const struct sl_param *of = &train->config.graph->params.at[param->param];
+    int64_t size_bytes = param->numel * 4;
+    if (!row->apart)
+        return watch->see(watch->ctx, of, grad, param->numel);
+    float *copy = sl_realloc(NULL, (size_t)size_bytes);
+    sl_err err = SL_OK;
+    SL_TRY_OUT(row->download(train->device, SL_STREAM_COMPUTE, copy, grad, size_bytes));
+    SL_TRY_OUT(row->sync(train->device, SL_STREAM_COMPUTE));
+    SL_TRY_OUT(watch->see(watch->ctx, of, copy, param->numel));
+    SL_TRY_OUT(row->upload(train->device, SL_STREAM_COMPUTE, grad, copy, size_bytes));
+    SL_TRY_OUT(row->sync(train->device, SL_STREAM_COMPUTE));
+out:
+    free(copy);
+    return err;
+}
+
+static sl_err show_grads(struct sl_train *train, int grad_slot) {
+    const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
+    for (int i = 0; i < p->param_count; i++)
+        SL_TRY(show_grad(train, &p->params[i], sl_run_worker_grad(train->worker, grad_slot, i)));
+    return SL_OK;
+}
+
 sl_err sl_run_train_norms(struct sl_train *train, int grad_slot) {
+    if (train->config.grads)
+        SL_TRY(show_grads(train, grad_slot));
     struct norms norms = {train, grad_slot};
     struct sl_audited audited = {.what = "norms", .act = act_norms, .ctx = &norms};
     return sl_run_audit_act(train->worker, &audited);

@@ -62,10 +62,21 @@ struct sl_train_config {
     int64_t batch, micros; /* per step: samples, micro-batches */
     int64_t steps;
     int64_t eval_every, eval_samples; /* 0: never */
+    bool evaluates;                   /* at any time, also if eval_every is 0 */
     bool recompute;
     uint64_t seed;
-    struct sl_policy_use policy; /* of asynchronous pipelines */
-    int64_t audit;               /* repeat one of so many actions and compare; 0: none */
+    struct sl_policy_use policy;       /* of asynchronous pipelines */
+    int64_t audit;                     /* repeat one of so many actions and compare; 0: none */
+    const struct sl_grad_watch *grads; /* NULL: none */
+};
+
+/* A callback that sees the gradients of a step before norm, clipping and update. It may change them;
+ * all holders of a parameter (replicas, tied stages) must then get the same values. Called by the
+ * threads of the workers, for each holder. Values are sums over micro-batches, times the loss
+ * scale. A gradient in device memory is copied out and back. */
+struct sl_grad_watch {
+    void *ctx;
+    sl_err (*see)(void *ctx, const struct sl_param *param, float *gradient, int64_t count);
 };
 
 /* A run on one worker; run/store.h lists what a checkpoint holds of it. */

@@ -18,10 +18,12 @@ diff "$golden" "$work/exported" || fail "< tests/golden/symbols.txt, > exported;
 
 # The library returns errors. Two objects abort: err.c when an assertion fails (a bug of ours), arena.c
 # when malloc fails and the program has set no handler (the call cannot return). spawn.c ends a child that
-# could not start its command, between fork and exec.
+# could not start its command, between fork and exec. The generated reader of ONNX asserts the types of its
+# own calls.
 nm -A --undefined-only "$BUILD_DIR/libsluice_internal.a" 2>/dev/null |
     awk '$NF ~ /^(exit|_exit|_Exit|quick_exit|at_quick_exit|atexit|on_exit|abort|raise|__assert_fail|longjmp|siglongjmp|pthread_exit)$/ {
         split($1, at, ":"); print at[2], $NF }' | sort -u >"$work/ends"
+sed -i '/^onnx\.pb-c\.c\.o __assert_fail$/d' "$work/ends"
 printf '%s\n' 'arena.c.o abort' 'err.c.o abort' 'spawn.c.o _exit' >"$work/allowed"
 diff "$work/allowed" "$work/ends" || fail "< allowed, > calls that end the process"
 echo "count: $(wc -l <"$work/exported") exported functions"

@@ -38,7 +38,13 @@ sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
 
 const char *sl_err_message(void) { return message; }
 
-sl_err sl_fail(sl_err code, const char *fmt, ...) {
+/* The trail begins where the program receives the error. */
+sl_err sl_err_pass(sl_err code, const char *file, int line, const char *function) {
+    (void)file, (void)line, (void)function;
+    return code;
+}
+
+sl_err(sl_fail)(sl_err code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     sl_vfail(code, fmt, args);

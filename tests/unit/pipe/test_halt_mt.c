@@ -30,7 +30,7 @@ static const char model[] =
 struct desk {
     pthread_mutex_t mutex;
     pthread_cond_t heard;
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     int64_t last; /* the last reported step */
     bool content; /* does not ask to stop */
 };
@@ -139,7 +139,7 @@ static void others_go_to_their_end(void **state) {
     } cases[] = {{"1f1b", 9}, {"2bw", 1}};
     (void)state;
     struct pipe_case c;
-    volatile sig_atomic_t stop = 1;
+    atomic_int stop = 1;
     struct sl_step_report reports[9];
     pipe_case_open(&c, model);
     struct sl_train_config train = pipe_case_config(&c, "adamw", 8, 4, 9);
