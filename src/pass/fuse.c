@@ -219,7 +219,9 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
     struct sl_instr *second = &b->instrs.at[j];
     if (second->in[0].value != first->out[0].value || made_between(b, i, j, second->in[1].value))
         return false;
+    struct sl_shape rows = second->in[0].shape; /* of the norm; may be a view of the sum */
     set_operands(b, first, 4, 4);
+    first->in[0].shape = first->in[1].shape = rows;
     first->in[2] = second->in[1];
     if (second->in_count > 2)
         first->in[3] = second->in[2];

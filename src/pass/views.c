@@ -16,7 +16,7 @@ struct readers { /* a list of readers per value, through views */
     int *node, *input;
 };
 
-/* away[v]: a node of another stage reads v. */
+/* away[v]: a node of another stage reads v, or v leaves the graph: a gradient or an output. */
 static bool *find_away(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     bool *away = SL_NEW(&b->scratch, bool, graph->values.count);
@@ -27,18 +27,23 @@ static bool *find_away(struct sl_build *b) {
             if (v && v->kind == SL_VALUE_NODE && b->stage[v->node] != b->stage[n])
                 away[value] = true;
         }
+    for (int64_t i = 0; i < graph->grads.count; i++)
+        away[graph->grads.at[i].value] = true;
+    for (int64_t i = 0; i < graph->outputs.count; i++)
+        away[graph->outputs.at[i].value] = true;
     return away;
 }
 
-/* A view uses the memory of its source. If the source comes from another stage and the view is sent
- * on, the view is a copy. */
+/* A view uses the memory of its source. If the source comes from another stage, or is a parameter or
+ * state, and the view is sent on, the view is a copy. */
 static int root_of(const struct sl_build *b, const bool *away, int value) {
     const struct sl_value *v = &b->graph->values.at[value];
     if (v->kind != SL_VALUE_NODE || v->slot != 0 || !b->graph->nodes.at[v->node].op->is_view)
         return value;
     int source = b->root[b->graph->nodes.at[v->node].in[0]];
     const struct sl_value *s = &b->graph->values.at[source];
-    bool moved = s->kind == SL_VALUE_NODE && b->stage[s->node] != b->stage[v->node];
+    bool moved = s->kind == SL_VALUE_PARAM || s->kind == SL_VALUE_STATE ||
+                 (s->kind == SL_VALUE_NODE && b->stage[s->node] != b->stage[v->node]);
     return moved && away[value] ? value : source;
 }
 
