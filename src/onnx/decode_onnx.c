@@ -164,6 +164,10 @@ static sl_err convert_node(struct sl_onnx_file *file, const SlOnnxPb__Node *from
     to->name = text_of(from->name);
     to->op = text_of(from->op_type);
     to->domain = text_of(from->domain);
+    to->call = "";
+    for (size_t i = 0; i < from->n_metadata_props; i++)
+        if (strcmp(text_of(from->metadata_props[i]->key), "pkg.torch.onnx.fx_node") == 0)
+            to->call = text_of(from->metadata_props[i]->value);
     if (strcmp(to->domain, "ai.onnx") == 0)
         to->domain = "";
     if (from->n_input > INT_MAX || from->n_output > INT_MAX || from->n_attribute > INT_MAX)

@@ -131,3 +131,12 @@ sl_err sl_onnx_emit_filled(struct sl_onnx_lower *l, const struct sl_shape *shape
     sl_map_put(&l->used_names, sl_str(name), 1);
     return sl_graph_state(l->graph, name, *shape, init, out);
 }
+
+sl_err sl_onnx_emit_constant(struct sl_onnx_lower *l, int rank, const int64_t *dim, double *values,
+                             int *out) {
+    struct sl_onnx_konst *konst;
+    SL_TRY(sl_onnx_konst_new(l->arena, SL_ONNX_FLOAT, rank, dim, &konst));
+    konst->f = values;
+    struct sl_onnx_val val = {.name = "constant", .kind = SL_ONNX_KONST, .konst = konst, .id = -1};
+    return sl_onnx_lower_id(l, &val, out);
+}

@@ -1,18 +1,31 @@
-/* Folding that moves elements: shapes, slices, ranges. */
+/* Folding that moves elements: shapes, slices, joins. */
 #include "onnx/fold_math.h"
 
 #include <math.h>
 
-static void copy(struct sl_onnx_konst *to, int64_t at, const struct sl_onnx_konst *from,
-                 int64_t source) {
-    if (to->f)
+void sl_onnx_fold_copy(const struct sl_onnx_fold *f, struct sl_onnx_konst *to, int64_t at,
+                       const struct sl_onnx_konst *from, int64_t source) {
+    if (to->f) {
         to->f[at] = from->f[source];
-    else
-        to->i[at] = from->i[source];
+        return;
+    }
+    to->i[at] = from->i[source];
+    if (from->per_sample || to->per_sample)
+        sl_onnx_konst_set_sample(f->arena, to, at, sl_onnx_konst_per_sample(from, source));
+}
+
+struct sl_onnx_blocks sl_onnx_fold_blocks(const struct sl_onnx_konst *a, int axis) {
+    struct sl_onnx_blocks b = {1, a->dim[axis], 1};
+    for (int i = 0; i < axis; i++)
+        b.outer *= a->dim[i];
+    for (int i = axis + 1; i < a->rank; i++)
+        b.inner *= a->dim[i];
+    return b;
 }
 
 /* The same elements under another shape. */
-static sl_err with_shape(const struct sl_onnx_fold *f, int rank, const int64_t *dim) {
+static sl_err with_shape(const struct sl_onnx_fold *f, int rank, const int64_t *dim,
+                         unsigned stretch) {
     struct sl_onnx_konst *out = SL_NEW(f->arena, struct sl_onnx_konst, 1);
     int64_t count = 1;
     for (int i = 0; i < rank; i++)
@@ -22,6 +35,7 @@ static sl_err with_shape(const struct sl_onnx_fold *f, int rank, const int64_t *
                        (long long)f->in[0]->count);
     *out = *f->in[0];
     out->rank = rank;
+    out->stretch = stretch;
     memcpy(out->dim, dim, sizeof *dim * (size_t)rank);
     f->out[0] = out;
     return SL_OK;
@@ -29,7 +43,7 @@ static sl_err with_shape(const struct sl_onnx_fold *f, int rank, const int64_t *
 
 static sl_err fold_identity(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
-    return with_shape(f, f->in[0]->rank, f->in[0]->dim);
+    return with_shape(f, f->in[0]->rank, f->in[0]->dim, f->in[0]->stretch);
 }
 
 static sl_err fold_constant(const struct sl_onnx_fold *f) {
@@ -58,50 +72,74 @@ static sl_err fold_constant(const struct sl_onnx_fold *f) {
     return sl_onnx_konst_new(f->arena, SL_ONNX_NONE, 1, none, &f->out[0]);
 }
 
-/* Sizes given as a constant list. */
-static sl_err sizes_of(const struct sl_onnx_konst *list, int64_t dim[SL_ONNX_RANK]) {
+/* Sizes given as a constant list. A size of B is 1 in dim and a bit of *stretch; *plain is false
+ * where a size is a multiple of B. */
+static sl_err sizes_of(const struct sl_onnx_konst *list, int64_t dim[SL_ONNX_RANK],
+                       unsigned *stretch, bool *plain) {
+    *stretch = 0;
+    *plain = list->i != NULL;
     if (list->count > SL_ONNX_RANK)
         return sl_fail(SL_ERR_REFUSED, "more than %d axes", SL_ONNX_RANK);
-    for (int64_t i = 0; i < list->count; i++)
-        SL_TRY(sl_onnx_konst_int(list, i, &dim[i]));
+    for (int64_t i = 0; i < list->count && *plain; i++) {
+        dim[i] = list->i[i].n;
+        *stretch |= (unsigned)list->i[i].batch << i;
+        *plain = !sl_onnx_konst_per_sample(list, i) && (!list->i[i].batch || dim[i] == 1);
+    }
     return SL_OK;
 }
 
 static sl_err fold_constant_of_shape(const struct sl_onnx_fold *f) {
     const struct sl_onnx_attr *value = sl_onnx_attr(f->node, "value");
     int64_t dim[SL_ONNX_RANK];
+    unsigned stretch;
+    bool plain;
     struct sl_onnx_konst *element = NULL;
     SL_TRY(sl_onnx_fold_need(f, 0));
-    SL_TRY(sizes_of(f->in[0], dim));
+    SL_TRY(sizes_of(f->in[0], dim, &stretch, &plain));
+    if (!plain)
+        return sl_fail(SL_ERR_REFUSED, "a size that is a multiple of the batch");
     int type = value && value->t ? value->t->type : SL_ONNX_FLOAT;
     SL_TRY(sl_onnx_konst_new(f->arena, type, (int)f->in[0]->count, dim, &f->out[0]));
+    f->out[0]->stretch = stretch;
     if (!value || !value->t || value->t->count != 1)
         return SL_OK;
     element = sl_onnx_konst_of_tensor(f->arena, value->t);
     SL_TRY(
         sl_onnx_konst_load(f->arena, &(struct sl_onnx_file){.open_fd = -1, .path = ""}, element));
     for (int64_t i = 0; i < f->out[0]->count; i++)
-        copy(f->out[0], i, element, 0);
+        sl_onnx_fold_copy(f, f->out[0], i, element, 0);
     return SL_OK;
 }
 
+/* An axis of size B stays the first one, or the node is lowered. */
 static sl_err fold_reshape(const struct sl_onnx_fold *f) {
     int64_t dim[SL_ONNX_RANK], known = 1;
+    unsigned stretch;
+    bool plain;
     int free_axis = -1;
     SL_TRY(sl_onnx_fold_need(f, 0));
     SL_TRY(sl_onnx_fold_need(f, 1));
-    SL_TRY(sizes_of(f->in[1], dim));
-    for (int64_t i = 0; i < f->in[1]->count; i++) {
-        if (dim[i] == 0 && i < f->in[0]->rank && !sl_onnx_attr_int(f->node, "allowzero", 0))
+    SL_TRY(sizes_of(f->in[1], dim, &stretch, &plain));
+    int rank = (int)f->in[1]->count;
+    for (int i = 0; i < rank && plain; i++) {
+        if (dim[i] == 0 && i < f->in[0]->rank && !sl_onnx_attr_int(f->node, "allowzero", 0)) {
             dim[i] = f->in[0]->dim[i];
+            stretch |= f->in[0]->stretch & 1u << i;
+        }
         if (dim[i] < 0)
-            free_axis = (int)i;
+            free_axis = i;
         else
             known *= dim[i];
     }
+    if (!plain || f->in[0]->stretch > 1)
+        return SL_OK;
     if (free_axis >= 0)
         dim[free_axis] = known ? f->in[0]->count / known : 0;
-    return with_shape(f, (int)f->in[1]->count, dim);
+    if (free_axis == 0 && f->in[0]->stretch && stretch == 0 && dim[0] == 1)
+        stretch = 1;
+    if (stretch != f->in[0]->stretch)
+        return SL_OK;
+    return with_shape(f, rank, dim, stretch);
 }
 
 static sl_err fold_flatten(const struct sl_onnx_fold *f) {
@@ -110,33 +148,39 @@ static sl_err fold_flatten(const struct sl_onnx_fold *f) {
     axis += axis < 0 ? f->in[0]->rank : 0;
     for (int i = 0; i < f->in[0]->rank; i++)
         dim[i >= axis] *= f->in[0]->dim[i];
-    return with_shape(f, 2, dim);
+    return with_shape(f, 2, dim, 0);
 }
 
 static sl_err fold_squeeze(const struct sl_onnx_fold *f) {
     int64_t dim[SL_ONNX_RANK];
     bool drop[SL_ONNX_RANK] = {false};
+    unsigned stretch = 0;
     int rank = 0;
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0], *axes = f->node->in_count > 1 ? f->in[1] : NULL;
     for (int i = 0; i < a->rank; i++)
-        drop[i] = !axes && a->dim[i] == 1;
+        drop[i] = !axes && a->dim[i] == 1 && !(a->stretch >> i & 1);
     for (int64_t i = 0; axes && i < axes->count; i++) {
         int64_t axis;
         int at;
         SL_TRY(sl_onnx_konst_int(axes, i, &axis));
         SL_TRY(sl_onnx_fold_axis(f, axis, a->rank, &at));
+        if (a->stretch >> at & 1)
+            return sl_fail(SL_ERR_REFUSED, "axis %d has not size 1", at);
         drop[at] = true;
     }
     for (int i = 0; i < a->rank; i++)
-        if (!drop[i])
+        if (!drop[i]) {
+            stretch |= (a->stretch >> i & 1) << rank;
             dim[rank++] = a->dim[i];
-    return with_shape(f, rank, dim);
+        }
+    return with_shape(f, rank, dim, stretch);
 }
 
 static sl_err fold_unsqueeze(const struct sl_onnx_fold *f) {
     int64_t dim[SL_ONNX_RANK];
     bool added[SL_ONNX_RANK] = {false};
+    unsigned stretch = 0;
     SL_TRY(sl_onnx_fold_need(f, 0));
     SL_TRY(sl_onnx_fold_need(f, 1));
     int64_t rank = f->in[0]->rank + f->in[1]->count;
@@ -149,24 +193,12 @@ static sl_err fold_unsqueeze(const struct sl_onnx_fold *f) {
         SL_TRY(sl_onnx_fold_axis(f, axis, (int)rank, &at));
         added[at] = true;
     }
-    for (int i = 0, from = 0; i < rank; i++)
-        dim[i] = added[i] || from >= f->in[0]->rank ? 1 : f->in[0]->dim[from++];
-    return with_shape(f, (int)rank, dim);
-}
-
-/* ---- blocks: outer x axis x inner ---- */
-
-struct blocks {
-    int64_t outer, axis, inner;
-};
-
-static struct blocks blocks_of(const struct sl_onnx_konst *a, int axis) {
-    struct blocks b = {1, a->dim[axis], 1};
-    for (int i = 0; i < axis; i++)
-        b.outer *= a->dim[i];
-    for (int i = axis + 1; i < a->rank; i++)
-        b.inner *= a->dim[i];
-    return b;
+    for (int i = 0, from = 0; i < rank; i++) {
+        bool own = !added[i] && from < f->in[0]->rank;
+        stretch |= own ? (f->in[0]->stretch >> from & 1) << i : 0;
+        dim[i] = own ? f->in[0]->dim[from++] : 1;
+    }
+    return with_shape(f, (int)rank, dim, stretch);
 }
 
 static sl_err fold_concat(const struct sl_onnx_fold *f) {
@@ -177,52 +209,26 @@ static sl_err fold_concat(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), f->in[0]->rank, &axis));
     memcpy(dim, f->in[0]->dim, sizeof dim);
+    unsigned stretch = f->in[0]->stretch;
     for (int i = 0; i < f->node->in_count; i++) {
         for (int at = 0; at < f->in[0]->rank; at++)
             if (f->in[i]->rank != f->in[0]->rank || !f->in[i]->f != !f->in[0]->f ||
-                (at != axis && f->in[i]->dim[at] != dim[at]))
+                f->in[i]->stretch != stretch || (at != axis && f->in[i]->dim[at] != dim[at]))
                 return sl_fail(SL_ERR_INPUT, "input %d does not match input 0", i);
         total += f->in[i]->dim[axis];
     }
+    if (stretch >> axis & 1)
+        return f->node->in_count == 1 ? fold_identity(f) : SL_OK;
     dim[axis] = total;
     SL_TRY(sl_onnx_konst_new(f->arena, f->in[0]->type, f->in[0]->rank, dim, &f->out[0]));
+    f->out[0]->stretch = stretch;
     for (int i = 0; i < f->node->in_count; i++) {
-        struct blocks b = blocks_of(f->in[i], axis);
+        struct sl_onnx_blocks b = sl_onnx_fold_blocks(f->in[i], axis);
         for (int64_t outer = 0; outer < b.outer; outer++)
             for (int64_t at = 0; at < b.axis * b.inner; at++)
-                copy(f->out[0], (outer * total + done) * b.inner + at, f->in[i],
-                     outer * b.axis * b.inner + at);
+                sl_onnx_fold_copy(f, f->out[0], (outer * total + done) * b.inner + at, f->in[i],
+                                  outer * b.axis * b.inner + at);
         done += b.axis;
-    }
-    return SL_OK;
-}
-
-static sl_err fold_gather(const struct sl_onnx_fold *f) {
-    int64_t dim[2 * SL_ONNX_RANK];
-    int axis, rank = 0;
-    SL_TRY(sl_onnx_fold_need(f, 0));
-    SL_TRY(sl_onnx_fold_need(f, 1));
-    const struct sl_onnx_konst *a = f->in[0], *index = f->in[1];
-    SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), a->rank, &axis));
-    struct blocks b = blocks_of(a, axis);
-    for (int i = 0; i < axis; i++)
-        dim[rank++] = a->dim[i];
-    for (int i = 0; i < index->rank; i++)
-        dim[rank++] = index->dim[i];
-    for (int i = axis + 1; i < a->rank; i++)
-        dim[rank++] = a->dim[i];
-    SL_TRY(sl_onnx_konst_new(f->arena, a->type, rank, dim, &f->out[0]));
-    for (int64_t i = 0; i < index->count; i++) {
-        int64_t row;
-        SL_TRY(sl_onnx_konst_int(index, i, &row));
-        row += row < 0 ? b.axis : 0;
-        if (row < 0 || row >= b.axis)
-            return sl_fail(SL_ERR_INPUT, "index %lld of an axis of size %lld", (long long)row,
-                           (long long)b.axis);
-        for (int64_t outer = 0; outer < b.outer; outer++)
-            for (int64_t at = 0; at < b.inner; at++)
-                copy(f->out[0], (outer * index->count + i) * b.inner + at, a,
-                     (outer * b.axis + row) * b.inner + at);
     }
     return SL_OK;
 }
@@ -239,43 +245,56 @@ struct range {
 static sl_err take(const struct sl_onnx_fold *f, const struct sl_onnx_konst *a, int axis,
                    struct range r, struct sl_onnx_konst **out) {
     int64_t dim[SL_ONNX_RANK];
-    struct blocks b = blocks_of(a, axis);
+    struct sl_onnx_blocks b = sl_onnx_fold_blocks(a, axis);
     memcpy(dim, a->dim, sizeof dim);
     dim[axis] = r.count;
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, dim, out));
+    (*out)->stretch = a->stretch;
     for (int64_t outer = 0; outer < b.outer; outer++)
         for (int64_t i = 0; i < r.count; i++)
             for (int64_t at = 0; at < b.inner; at++)
-                copy(*out, (outer * r.count + i) * b.inner + at, a,
-                     (outer * b.axis + r.from + i * r.step) * b.inner + at);
+                sl_onnx_fold_copy(f, *out, (outer * r.count + i) * b.inner + at, a,
+                                  (outer * b.axis + r.from + i * r.step) * b.inner + at);
     return SL_OK;
 }
 
-static sl_err fold_slice(const struct sl_onnx_fold *f) {
-    for (int i = 0; i < 3; i++)
-        SL_TRY(sl_onnx_fold_need(f, i));
+/* Cuts one axis of out[0]. *whole: an axis of size B is cut, which is not computed here. */
+static sl_err slice_axis(const struct sl_onnx_fold *f, int64_t i, bool *whole) {
     const struct sl_onnx_konst *axes = f->node->in_count > 3 ? f->in[3] : NULL;
     const struct sl_onnx_konst *steps = f->node->in_count > 4 ? f->in[4] : NULL;
-    SL_TRY(fold_identity(f));
-    for (int64_t i = 0; i < f->in[1]->count; i++) {
-        int64_t from, to, which = i, step = 1;
-        int axis;
-        SL_TRY(sl_onnx_konst_int(f->in[1], i, &from));
-        SL_TRY(sl_onnx_konst_int(f->in[2], i, &to));
-        if (axes)
-            SL_TRY(sl_onnx_konst_int(axes, i, &which));
-        if (steps)
-            SL_TRY(sl_onnx_konst_int(steps, i, &step));
-        SL_TRY(sl_onnx_fold_axis(f, which, f->in[0]->rank, &axis));
-        int64_t n = f->out[0]->dim[axis];
-        if (step == 0 || step < -n - 1)
-            return sl_fail(SL_ERR_INPUT, "a step of %lld", (long long)step);
-        from = clamp(from < 0 ? from + n : from, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
-        to = clamp(to < 0 && to >= -n ? to + n : to, step > 0 ? 0 : -1, n);
-        int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
-        SL_TRY(take(f, f->out[0], axis, (struct range){from, step, count > 0 ? count : 0},
-                    &f->out[0]));
+    int64_t from, to, which = i, step = 1;
+    int axis;
+    SL_TRY(sl_onnx_konst_int(f->in[1], i, &from));
+    if (axes)
+        SL_TRY(sl_onnx_konst_int(axes, i, &which));
+    if (steps)
+        SL_TRY(sl_onnx_konst_int(steps, i, &step));
+    SL_TRY(sl_onnx_fold_axis(f, which, f->in[0]->rank, &axis));
+    if (f->out[0]->stretch >> axis & 1) {
+        struct sl_dim end =
+            f->in[2]->i && i < f->in[2]->count ? f->in[2]->i[i] : (struct sl_dim){0};
+        *whole = from == 0 && step == 1 && (end.batch ? end.n == 1 : end.n >= INT32_MAX);
+        return SL_OK;
     }
+    SL_TRY(sl_onnx_konst_int(f->in[2], i, &to));
+    int64_t n = f->out[0]->dim[axis];
+    if (step == 0 || step < -n - 1)
+        return sl_fail(SL_ERR_INPUT, "a step of %lld", (long long)step);
+    from = clamp(from < 0 ? from + n : from, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
+    to = clamp(to < 0 && to >= -n ? to + n : to, step > 0 ? 0 : -1, n);
+    int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
+    return take(f, f->out[0], axis, (struct range){from, step, count > 0 ? count : 0}, &f->out[0]);
+}
+
+static sl_err fold_slice(const struct sl_onnx_fold *f) {
+    bool whole = true;
+    for (int i = 0; i < 3; i++)
+        SL_TRY(sl_onnx_fold_need(f, i));
+    SL_TRY(fold_identity(f));
+    for (int64_t i = 0; i < f->in[1]->count && whole; i++)
+        SL_TRY(slice_axis(f, i, &whole));
+    if (!whole)
+        f->out[0] = NULL;
     return SL_OK;
 }
 
@@ -285,7 +304,7 @@ static sl_err fold_split(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *sizes = f->node->in_count > 1 ? f->in[1] : NULL;
     SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), f->in[0]->rank, &axis));
-    for (int i = 0; i < f->node->out_count; i++) {
+    for (int i = 0; i < f->node->out_count && !(f->in[0]->stretch >> axis & 1); i++) {
         int64_t n = f->in[0]->dim[axis], each = (n + f->node->out_count - 1) / f->node->out_count;
         size = n - from < each ? n - from : each;
         if (sizes)
@@ -301,6 +320,7 @@ static sl_err fold_split(const struct sl_onnx_fold *f) {
 static sl_err fold_transpose(const struct sl_onnx_fold *f) {
     const struct sl_onnx_attr *attr = sl_onnx_attr(f->node, "perm");
     int64_t dim[SL_ONNX_RANK], stride[SL_ONNX_RANK], step[SL_ONNX_RANK], size = 1;
+    unsigned stretch = 0;
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0];
     for (int i = a->rank - 1; i >= 0; size *= a->dim[i--])
@@ -311,124 +331,97 @@ static sl_err fold_transpose(const struct sl_onnx_fold *f) {
             return sl_fail(SL_ERR_INPUT, "'perm' is not an order of %d axes", a->rank);
         dim[i] = a->dim[from];
         step[i] = stride[from];
+        stretch |= (a->stretch >> from & 1) << i;
     }
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, dim, &f->out[0]));
+    f->out[0]->stretch = stretch;
     for (int64_t i = 0; i < f->out[0]->count; i++) {
         int64_t at = i, source = 0;
         for (int axis = a->rank - 1; axis >= 0; at /= dim[axis--])
             source += at % dim[axis] * step[axis];
-        copy(f->out[0], i, a, source < a->count ? source : 0);
+        sl_onnx_fold_copy(f, f->out[0], i, a, source < a->count ? source : 0);
     }
     return SL_OK;
 }
 
+/* Element `at` of `out`, taken from `a` modulo its sizes. */
+static void wrap(const struct sl_onnx_fold *f, const struct sl_onnx_konst *a,
+                 struct sl_onnx_konst *out, int64_t i) {
+    int64_t at = i, source = 0, step = 1;
+    for (int axis = out->rank - 1; axis >= 0; at /= out->dim[axis--]) {
+        int own = axis - (out->rank - a->rank);
+        if (own >= 0) {
+            source += at % out->dim[axis] % a->dim[own] * step;
+            step *= a->dim[own];
+        }
+    }
+    sl_onnx_fold_copy(f, out, i, a, source);
+}
+
 static sl_err fold_expand(const struct sl_onnx_fold *f) {
     int64_t dim[SL_ONNX_RANK], want[SL_ONNX_RANK];
+    unsigned stretch;
+    bool plain;
     SL_TRY(sl_onnx_fold_need(f, 0));
     SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0];
-    SL_TRY(sizes_of(f->in[1], want));
+    SL_TRY(sizes_of(f->in[1], want, &stretch, &plain));
+    if (!plain)
+        return SL_OK;
     int rank = a->rank > (int)f->in[1]->count ? a->rank : (int)f->in[1]->count;
+    stretch = stretch << (rank - (int)f->in[1]->count) | a->stretch << (rank - a->rank);
     for (int i = 0; i < rank; i++) {
         int own = i - (rank - a->rank), other = i - (rank - (int)f->in[1]->count);
         int64_t x = own < 0 ? 1 : a->dim[own], y = other < 0 ? 1 : want[other];
-        if (x != y && x != 1 && y != 1)
+        if ((x != y && x != 1 && y != 1) || ((stretch >> i & 1) && (x != 1 || y != 1)))
             return sl_fail(SL_ERR_INPUT, "size %lld does not expand to %lld", (long long)x,
                            (long long)y);
         dim[i] = x == 1 ? y : x;
     }
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, rank, dim, &f->out[0]));
-    for (int64_t i = 0; i < f->out[0]->count; i++) {
-        int64_t at = i, source = 0, step = 1;
-        for (int axis = rank - 1; axis >= 0; at /= dim[axis--]) {
-            int own = axis - (rank - a->rank);
-            if (own >= 0) {
-                source += (a->dim[own] == 1 ? 0 : at % dim[axis]) * step;
-                step *= a->dim[own];
-            }
-        }
-        copy(f->out[0], i, a, source);
-    }
+    f->out[0]->stretch = stretch;
+    for (int64_t i = 0; i < f->out[0]->count; i++)
+        wrap(f, a, f->out[0], i);
     return SL_OK;
 }
 
-static sl_err fold_range(const struct sl_onnx_fold *f) {
-    for (int i = 0; i < 3; i++) {
-        SL_TRY(sl_onnx_fold_need(f, i));
-        if (f->in[i]->count != 1 || sl_onnx_konst_has_batch(f->in[i]))
-            return sl_fail(SL_ERR_REFUSED, "a range needs three plain numbers");
-    }
-    double from = sl_onnx_konst_number(f->in[0], 0), to = sl_onnx_konst_number(f->in[1], 0);
-    double step = sl_onnx_konst_number(f->in[2], 0),
-           length = step == 0 ? 0 : ceil((to - from) / step);
-    int64_t count = length > 0 && length < (double)SL_ONNX_KONST_MAX * 2 ? (int64_t)length : 0;
-    SL_TRY(sl_onnx_konst_new(f->arena, f->in[0]->type, 1, &count, &f->out[0]));
-    for (int64_t i = 0; i < count; i++) {
-        if (f->out[0]->f)
-            f->out[0]->f[i] = from + (double)i * step;
-        else
-            f->out[0]->i[i].n = (int64_t)from + i * (int64_t)step;
-    }
-    return SL_OK;
-}
-
-static sl_err fold_trilu(const struct sl_onnx_fold *f) {
-    int64_t k = 0;
+static sl_err fold_tile(const struct sl_onnx_fold *f) {
+    int64_t dim[SL_ONNX_RANK], by[SL_ONNX_RANK];
+    unsigned stretch;
+    bool plain;
     SL_TRY(sl_onnx_fold_need(f, 0));
+    SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0];
-    bool upper = sl_onnx_attr_int(f->node, "upper", 1);
-    if (f->node->in_count > 1 && f->in[1])
-        SL_TRY(sl_onnx_konst_int(f->in[1], 0, &k));
-    if (a->rank < 2)
-        return sl_fail(SL_ERR_INPUT, "a matrix is needed");
-    SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, a->dim, &f->out[0]));
-    int64_t columns = a->dim[a->rank - 1], rows = a->dim[a->rank - 2];
-    for (int64_t i = 0; i < a->count; i++) {
-        int64_t column = i % columns, row = i / columns % rows;
-        if (upper ? column - row >= k : column - row <= k)
-            copy(f->out[0], i, a, i);
+    SL_TRY(sizes_of(f->in[1], by, &stretch, &plain));
+    if (!plain || f->in[1]->count != a->rank)
+        return SL_OK;
+    for (int i = 0; i < a->rank; i++) {
+        if (by[i] < 0 || ((stretch >> i & 1) && a->dim[i] != 1) ||
+            ((a->stretch >> i & 1) && by[i] != 1) || (stretch & a->stretch) ||
+            __builtin_mul_overflow(a->dim[i], by[i], &dim[i]))
+            return SL_OK;
     }
-    return SL_OK;
-}
-
-static sl_err fold_size(const struct sl_onnx_fold *f) {
-    SL_TRY(sl_onnx_fold_need(f, 0));
-    SL_TRY(sl_onnx_konst_new(f->arena, SL_ONNX_INT64, 0, NULL, &f->out[0]));
-    f->out[0]->i[0].n = f->in[0]->count;
-    return SL_OK;
-}
-
-static sl_err fold_shape(const struct sl_onnx_fold *f) {
-    SL_TRY(sl_onnx_fold_need(f, 0));
-    int64_t rank = f->in[0]->rank, from = sl_onnx_attr_int(f->node, "start", 0);
-    int64_t to = sl_onnx_attr_int(f->node, "end", rank);
-    from = clamp(from < 0 ? from + rank : from, 0, rank);
-    to = clamp(to < 0 ? to + rank : to, from, rank);
-    int64_t count = to - from;
-    SL_TRY(sl_onnx_konst_new(f->arena, SL_ONNX_INT64, 1, &count, &f->out[0]));
-    for (int64_t i = 0; i < count; i++)
-        f->out[0]->i[i].n = f->in[0]->dim[from + i];
+    SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, dim, &f->out[0]));
+    f->out[0]->stretch = stretch | a->stretch;
+    for (int64_t i = 0; i < f->out[0]->count; i++)
+        wrap(f, a, f->out[0], i);
     return SL_OK;
 }
 
 const struct sl_onnx_fold_row sl_onnx_fold_move[] = {
-    {"Concat", fold_concat},
-    {"Constant", fold_constant},
-    {"ConstantOfShape", fold_constant_of_shape},
-    {"Expand", fold_expand},
-    {"Flatten", fold_flatten},
-    {"Gather", fold_gather},
-    {"Identity", fold_identity},
-    {"Range", fold_range},
-    {"Reshape", fold_reshape},
-    {"Shape", fold_shape},
-    {"Size", fold_size},
-    {"Slice", fold_slice},
-    {"Split", fold_split},
-    {"Squeeze", fold_squeeze},
-    {"Transpose", fold_transpose},
-    {"Trilu", fold_trilu},
-    {"Unsqueeze", fold_unsqueeze},
+    {"Concat", fold_concat, true},
+    {"Constant", fold_constant, true},
+    {"ConstantOfShape", fold_constant_of_shape, true},
+    {"Expand", fold_expand, true},
+    {"Flatten", fold_flatten, false},
+    {"Identity", fold_identity, true},
+    {"Reshape", fold_reshape, true},
+    {"Slice", fold_slice, true},
+    {"Split", fold_split, true},
+    {"Squeeze", fold_squeeze, true},
+    {"Tile", fold_tile, true},
+    {"Transpose", fold_transpose, true},
+    {"Unsqueeze", fold_unsqueeze, true},
     {0},
 };
 
@@ -446,6 +439,10 @@ sl_err sl_onnx_konst_fold(struct sl_arena *arena, const struct sl_onnx_node *nod
     struct sl_onnx_fold fold = {arena, node, in, out};
     if (!row)
         row = find(sl_onnx_fold_math, node->op);
+    if (!row)
+        row = find(sl_onnx_fold_index, node->op);
     *known = row && !*node->domain && node->out_count > 0;
+    for (int i = 0; i < node->in_count && *known; i++)
+        *known = row->stretched || !in[i] || in[i]->stretch == 0;
     return *known ? row->run(&fold) : SL_OK;
 }

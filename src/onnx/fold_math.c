@@ -20,6 +20,7 @@ sl_err sl_onnx_fold_axis(const struct sl_onnx_fold *f, int64_t axis, int rank, i
 /* The shape that all inputs broadcast to. */
 static sl_err broadcast(const struct sl_onnx_fold *f, int type, struct sl_onnx_konst **out) {
     int64_t dim[SL_ONNX_RANK] = {0};
+    unsigned stretch = 0;
     int rank = 0;
     for (int i = 0; i < f->node->in_count; i++) {
         SL_TRY(sl_onnx_fold_need(f, i));
@@ -36,7 +37,14 @@ static sl_err broadcast(const struct sl_onnx_fold *f, int type, struct sl_onnx_k
             if (*wide == 1)
                 *wide = n;
         }
-    return sl_onnx_konst_new(f->arena, type, rank, dim, out);
+    for (int i = 0; i < f->node->in_count; i++)
+        stretch |= f->in[i]->stretch << (rank - f->in[i]->rank);
+    for (int axis = 0; axis < rank; axis++)
+        if ((stretch >> axis & 1) && dim[axis] != 1)
+            return sl_fail(SL_ERR_INPUT, "sizes B and %lld do not broadcast", (long long)dim[axis]);
+    SL_TRY(sl_onnx_konst_new(f->arena, type, rank, dim, out));
+    (*out)->stretch = stretch;
+    return SL_OK;
 }
 
 /* The element of a narrow constant that matches element `at` of a wide one. */
@@ -74,6 +82,23 @@ enum math {
     OR,
     XOR
 };
+
+/* How x WHAT y depends on the number of the sample; a and b are the values without it. */
+static int64_t sample_of(enum math what, int64_t x, int64_t y, struct sl_dim a, struct sl_dim b) {
+    int64_t out = SL_ONNX_UNKNOWN;
+    bool known = x != SL_ONNX_UNKNOWN && y != SL_ONNX_UNKNOWN && !a.batch && !b.batch;
+    if (x == 0 && y == 0)
+        return 0;
+    if (known && what == ADD && !__builtin_add_overflow(x, y, &out))
+        return out;
+    if (known && what == SUB && !__builtin_sub_overflow(x, y, &out))
+        return out;
+    if (known && what == MUL && y == 0 && !__builtin_mul_overflow(x, b.n, &out))
+        return out;
+    if (known && what == MUL && x == 0 && !__builtin_mul_overflow(y, a.n, &out))
+        return out;
+    return SL_ONNX_UNKNOWN;
+}
 
 static sl_err no_batch(void) {
     return sl_fail(SL_ERR_REFUSED, "this arithmetic on the batch size has no result in sizes of "
@@ -184,6 +209,14 @@ static sl_err binary(const struct sl_onnx_fold *f, enum math what) {
     SL_TRY(broadcast(f, what >= EQUAL ? SL_ONNX_BOOL : a->type, &out));
     for (int64_t i = 0; i < out->count; i++) {
         int64_t x = narrow_at(a, out, i), y = narrow_at(b, out, i);
+        if (a->per_sample || b->per_sample) {
+            int64_t sample =
+                sample_of(what, sl_onnx_konst_per_sample(a, x), sl_onnx_konst_per_sample(b, y),
+                          a->i ? a->i[x] : (struct sl_dim){0}, b->i ? b->i[y] : (struct sl_dim){0});
+            sl_onnx_konst_set_sample(f->arena, out, i, sample);
+            if (sample == SL_ONNX_UNKNOWN)
+                continue;
+        }
         if (a->f || b->f) {
             double value = real(what, sl_onnx_konst_number(a, x), sl_onnx_konst_number(b, y));
             if (out->f)
@@ -221,16 +254,18 @@ BINARY(xor, XOR)
 
 static double reciprocal(double x) { return 1 / x; }
 static double negative(double x) { return -x; }
+static double sign(double x) { return (x > 0) - (x < 0); }
 static double logistic(double x) { return 1 / (1 + exp(-x)); }
 
 static sl_err unary(const struct sl_onnx_fold *f, double (*of)(double)) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0];
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, a->dim, &f->out[0]));
+    f->out[0]->stretch = a->stretch;
     for (int64_t i = 0; i < a->count; i++) {
         if (a->f)
             f->out[0]->f[i] = of(a->f[i]);
-        else if (a->i[i].batch)
+        else if (a->i[i].batch || sl_onnx_konst_per_sample(a, i))
             return no_batch();
         else
             f->out[0]->i[i].n = (int64_t)of((double)a->i[i].n);
@@ -251,6 +286,7 @@ UNARY(neg, negative)
 UNARY(reciprocal, reciprocal)
 UNARY(round, rint)
 UNARY(sigmoid, logistic)
+UNARY(sign, sign)
 UNARY(sin, sin)
 UNARY(sqrt, sqrt)
 UNARY(tanh, tanh)
@@ -259,8 +295,22 @@ static sl_err fold_not(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0];
     SL_TRY(sl_onnx_konst_new(f->arena, SL_ONNX_BOOL, a->rank, a->dim, &f->out[0]));
-    for (int64_t i = 0; i < a->count; i++)
+    f->out[0]->stretch = a->stretch;
+    for (int64_t i = 0; i < a->count; i++) {
         f->out[0]->i[i].n = sl_onnx_konst_number(a, i) == 0;
+        if (sl_onnx_konst_per_sample(a, i))
+            sl_onnx_konst_set_sample(f->arena, f->out[0], i, SL_ONNX_UNKNOWN);
+    }
+    return SL_OK;
+}
+
+static sl_err fold_is_nan(const struct sl_onnx_fold *f) {
+    SL_TRY(sl_onnx_fold_need(f, 0));
+    const struct sl_onnx_konst *a = f->in[0];
+    SL_TRY(sl_onnx_konst_new(f->arena, SL_ONNX_BOOL, a->rank, a->dim, &f->out[0]));
+    f->out[0]->stretch = a->stretch;
+    for (int64_t i = 0; a->f && i < a->count; i++)
+        f->out[0]->i[i].n = isnan(a->f[i]) != 0;
     return SL_OK;
 }
 
@@ -273,8 +323,13 @@ static sl_err fold_cast(const struct sl_onnx_fold *f) {
         to = f->in[1]->type;
     }
     SL_TRY(sl_onnx_konst_new(f->arena, to, a->rank, a->dim, &f->out[0]));
+    f->out[0]->stretch = a->stretch;
     for (int64_t i = 0; i < a->count; i++) {
         struct sl_onnx_konst *out = f->out[0];
+        if (sl_onnx_konst_per_sample(a, i))
+            sl_onnx_konst_set_sample(f->arena, out, i,
+                                     out->i && to != SL_ONNX_BOOL ? sl_onnx_konst_per_sample(a, i)
+                                                                  : SL_ONNX_UNKNOWN);
         if (out->i && a->i)
             out->i[i] = a->i[i];
         else if (a->i && a->i[i].batch)
@@ -298,13 +353,12 @@ static sl_err fold_where(const struct sl_onnx_fold *f) {
         return sl_fail(SL_ERR_INPUT, "the two choices have different types");
     SL_TRY(broadcast(f, f->in[1]->type, &out));
     for (int64_t i = 0; i < out->count; i++) {
-        bool first = sl_onnx_konst_number(f->in[0], narrow_at(f->in[0], out, i)) != 0;
-        const struct sl_onnx_konst *from = f->in[first ? 1 : 2];
-        int64_t at = narrow_at(from, out, i);
-        if (out->f)
-            out->f[i] = from->f[at];
-        else
-            out->i[i] = from->i[at];
+        int64_t which = narrow_at(f->in[0], out, i);
+        const struct sl_onnx_konst *from =
+            f->in[sl_onnx_konst_number(f->in[0], which) != 0 ? 1 : 2];
+        sl_onnx_fold_copy(f, out, i, from, narrow_at(from, out, i));
+        if (sl_onnx_konst_per_sample(f->in[0], which))
+            sl_onnx_konst_set_sample(f->arena, out, i, SL_ONNX_UNKNOWN);
     }
     f->out[0] = out;
     return SL_OK;
@@ -336,43 +390,45 @@ static sl_err fold_reduce_max(const struct sl_onnx_fold *f) { return reduce(f, M
 static sl_err fold_reduce_min(const struct sl_onnx_fold *f) { return reduce(f, MIN, 0); }
 
 const struct sl_onnx_fold_row sl_onnx_fold_math[] = {
-    {"Abs", fold_abs},
-    {"Add", fold_add},
-    {"And", fold_and},
-    {"Cast", fold_cast},
-    {"CastLike", fold_cast},
-    {"Ceil", fold_ceil},
-    {"Cos", fold_cos},
-    {"Div", fold_div},
-    {"Equal", fold_equal},
-    {"Erf", fold_erf},
-    {"Exp", fold_exp},
-    {"Floor", fold_floor},
-    {"Greater", fold_greater},
-    {"GreaterOrEqual", fold_greater_equal},
-    {"Less", fold_less},
-    {"LessOrEqual", fold_less_equal},
-    {"Log", fold_log},
-    {"Max", fold_max},
-    {"Min", fold_min},
-    {"Mod", fold_mod},
-    {"Mul", fold_mul},
-    {"Neg", fold_neg},
-    {"Not", fold_not},
-    {"Or", fold_or},
-    {"Pow", fold_pow},
-    {"Reciprocal", fold_reciprocal},
-    {"ReduceMax", fold_reduce_max},
-    {"ReduceMin", fold_reduce_min},
-    {"ReduceProd", fold_reduce_prod},
-    {"ReduceSum", fold_reduce_sum},
-    {"Round", fold_round},
-    {"Sigmoid", fold_sigmoid},
-    {"Sin", fold_sin},
-    {"Sqrt", fold_sqrt},
-    {"Sub", fold_sub},
-    {"Tanh", fold_tanh},
-    {"Where", fold_where},
-    {"Xor", fold_xor},
+    {"Abs", fold_abs, true},
+    {"Add", fold_add, true},
+    {"And", fold_and, true},
+    {"Cast", fold_cast, true},
+    {"CastLike", fold_cast, true},
+    {"Ceil", fold_ceil, true},
+    {"Cos", fold_cos, true},
+    {"Div", fold_div, true},
+    {"Equal", fold_equal, true},
+    {"Erf", fold_erf, true},
+    {"Exp", fold_exp, true},
+    {"Floor", fold_floor, true},
+    {"Greater", fold_greater, true},
+    {"GreaterOrEqual", fold_greater_equal, true},
+    {"IsNaN", fold_is_nan, true},
+    {"Less", fold_less, true},
+    {"LessOrEqual", fold_less_equal, true},
+    {"Log", fold_log, true},
+    {"Max", fold_max, true},
+    {"Min", fold_min, true},
+    {"Mod", fold_mod, true},
+    {"Mul", fold_mul, true},
+    {"Neg", fold_neg, true},
+    {"Not", fold_not, true},
+    {"Or", fold_or, true},
+    {"Pow", fold_pow, true},
+    {"Reciprocal", fold_reciprocal, true},
+    {"ReduceMax", fold_reduce_max, false},
+    {"ReduceMin", fold_reduce_min, false},
+    {"ReduceProd", fold_reduce_prod, false},
+    {"ReduceSum", fold_reduce_sum, false},
+    {"Round", fold_round, true},
+    {"Sigmoid", fold_sigmoid, true},
+    {"Sign", fold_sign, true},
+    {"Sin", fold_sin, true},
+    {"Sqrt", fold_sqrt, true},
+    {"Sub", fold_sub, true},
+    {"Tanh", fold_tanh, true},
+    {"Where", fold_where, true},
+    {"Xor", fold_xor, true},
     {0},
 };

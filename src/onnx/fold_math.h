@@ -11,17 +11,30 @@ struct sl_onnx_fold {
     struct sl_onnx_konst **out;
 };
 
-/* A row of a folding table. */
+/* A row of a folding table. A row without `stretched` gets no constants with axes of size B. A
+ * function that leaves out[0] NULL does not compute these inputs; the node is lowered instead. */
 struct sl_onnx_fold_row {
     const char *op;
     sl_err (*run)(const struct sl_onnx_fold *f);
+    bool stretched;
 };
 
 sl_err sl_onnx_fold_need(const struct sl_onnx_fold *f, int input);
 /* Axis i of a list, negative from the end; checked. */
 sl_err sl_onnx_fold_axis(const struct sl_onnx_fold *f, int64_t axis, int rank, int *out);
 
+/* One element. */
+void sl_onnx_fold_copy(const struct sl_onnx_fold *f, struct sl_onnx_konst *to, int64_t at,
+                       const struct sl_onnx_konst *from, int64_t source);
+
+/* A constant seen as outer x axis x inner. */
+struct sl_onnx_blocks {
+    int64_t outer, axis, inner;
+};
+struct sl_onnx_blocks sl_onnx_fold_blocks(const struct sl_onnx_konst *a, int axis);
+
 extern const struct sl_onnx_fold_row sl_onnx_fold_math[]; /* ends with {0} */
 extern const struct sl_onnx_fold_row sl_onnx_fold_move[];
+extern const struct sl_onnx_fold_row sl_onnx_fold_index[];
 
 #endif

@@ -160,6 +160,7 @@ static sl_err build(struct sl_onnx_lower *l, const struct sl_onnx_options *optio
     l->batch = batch_name(l);
     l->folded_max = options->folded ? options->folded : FOLDED_MAX;
     add_initialisers(l);
+    SL_TRY(sl_onnx_name_initialisers(l));
     SL_TRY(add_inputs(l, options->sets));
     SL_TRY(sl_onnx_lower_graph(l, l->file->graph));
     SL_TRY(add_outputs(l));
@@ -219,6 +220,7 @@ void sl_onnx_imported_close(struct sl_onnx_imported *imported) {
     sl_map_free(&l->names);
     sl_map_free(&l->used_names);
     sl_map_free(&l->stored_names);
+    free(l->turned);
     SL_VEC_FREE(&l->vals);
     SL_VEC_FREE(&l->stored);
     sl_onnx_close(l->file);
@@ -235,6 +237,26 @@ static sl_err read_konst(struct sl_onnx_lower *l, const struct sl_onnx_konst *ko
     return SL_OK;
 }
 
+/* The transpose of a matrix, kept until another one is read. */
+static sl_err turn_konst(struct sl_onnx_lower *l, const struct sl_onnx_konst *konst) {
+    int64_t rows = konst->dim[0], columns = konst->dim[1];
+    if (l->turned_of == konst)
+        return SL_OK;
+    float *row = sl_realloc(NULL, sizeof *row * (size_t)(columns + 1));
+    l->turned_of = NULL;
+    l->turned = sl_realloc(l->turned, sizeof *l->turned * (size_t)(konst->count + 1));
+    sl_err err = SL_OK;
+    for (int64_t i = 0; i < rows && err == SL_OK; i++) {
+        err = read_konst(l, konst, i * columns, columns, row);
+        for (int64_t k = 0; k < columns; k++)
+            l->turned[k * rows + i] = row[k];
+    }
+    free(row);
+    if (err == SL_OK)
+        l->turned_of = konst;
+    return err;
+}
+
 static sl_err read_stored(void *ctx, const char *name, int64_t from, int64_t count, float *out) {
     struct sl_onnx_lower *l = ctx;
     if (l->stored_names.count == 0)
@@ -243,7 +265,12 @@ static sl_err read_stored(void *ctx, const char *name, int64_t from, int64_t cou
     int64_t *found = sl_map_find(&l->stored_names, sl_str(name));
     if (!found)
         return sl_fail(SL_ERR_INPUT, "%s: no initial value of '%s'", l->file->path, name);
-    return read_konst(l, l->stored.at[*found].konst, from, count, out);
+    const struct sl_onnx_stored *stored = &l->stored.at[*found];
+    if (!stored->turned)
+        return read_konst(l, stored->konst, from, count, out);
+    SL_TRY(turn_konst(l, stored->konst));
+    memcpy(out, l->turned + from, sizeof *out * (size_t)count);
+    return SL_OK;
 }
 
 static void close_stored(void *ctx) {

@@ -62,10 +62,26 @@ sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_onnx_file *file,
 sl_err sl_onnx_konst_int(const struct sl_onnx_konst *konst, int64_t at, int64_t *out) {
     if (!konst->i || at >= konst->count)
         return sl_fail(SL_ERR_REFUSED, "a whole number is needed");
-    if (konst->i[at].batch)
+    if (konst->i[at].batch || sl_onnx_konst_per_sample(konst, at))
         return sl_fail(SL_ERR_REFUSED, "a number is needed that does not depend on the batch size");
     *out = konst->i[at].n;
     return SL_OK;
+}
+
+void sl_onnx_konst_set_sample(struct sl_arena *arena, struct sl_onnx_konst *konst, int64_t at,
+                              int64_t per_sample) {
+    if (!konst->per_sample && per_sample)
+        konst->per_sample = SL_NEW(arena, int64_t, konst->count + 1);
+    if (konst->per_sample)
+        konst->per_sample[at] = per_sample;
+}
+
+int64_t sl_onnx_konst_per_sample(const struct sl_onnx_konst *konst, int64_t at) {
+    return konst->per_sample ? konst->per_sample[at] : 0;
+}
+
+struct sl_dim sl_onnx_konst_dim(const struct sl_onnx_konst *konst, int axis) {
+    return (struct sl_dim){konst->dim[axis], konst->stretch >> axis & 1};
 }
 
 double sl_onnx_konst_number(const struct sl_onnx_konst *konst, int64_t at) {
@@ -74,7 +90,7 @@ double sl_onnx_konst_number(const struct sl_onnx_konst *konst, int64_t at) {
 
 bool sl_onnx_konst_has_batch(const struct sl_onnx_konst *konst) {
     for (int64_t i = 0; konst->i && i < konst->count; i++)
-        if (konst->i[i].batch)
+        if (konst->i[i].batch || sl_onnx_konst_per_sample(konst, i))
             return true;
     return false;
 }

@@ -1,5 +1,6 @@
 /* Constant tensors of an import: values that are known while the graph is built. Whole numbers may
- * be multiples of B, so that arithmetic on shapes keeps the symbolic batch.
+ * be multiples of B, so that arithmetic on shapes keeps the symbolic batch. An axis may have size B:
+ * masks that are equal for all samples, and the numbers of the samples.
  */
 #ifndef SL_ONNX_KONST_H
 #define SL_ONNX_KONST_H
@@ -10,12 +11,17 @@
 /* Larger constants are not computed with; an initialiser may be of any size. */
 #define SL_ONNX_KONST_MAX ((int64_t)1 << 24)
 
+/* Of an element that depends on the sample in a way that is not kept. */
+#define SL_ONNX_UNKNOWN INT64_MIN
+
 struct sl_onnx_konst {
     int type, rank;
     int64_t dim[SL_ONNX_RANK];
     int64_t count;
-    double *f;                         /* floating-point elements */
-    struct sl_dim *i;                  /* whole numbers: n, or n times B */
+    unsigned stretch; /* axes (bits) of size B: dim is 1, and the element stands for all samples */
+    int64_t *per_sample; /* [count] element = i + this times the number of the sample; NULL: 0 */
+    double *f;           /* floating-point elements */
+    struct sl_dim *i;    /* whole numbers: n, or n times B */
     const struct sl_onnx_tensor *from; /* f and i are NULL until they are needed */
 };
 
@@ -29,6 +35,11 @@ SL_MUST_CHECK sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_onnx_f
                                         struct sl_onnx_konst *konst);
 /* Elements as plain numbers; SL_ERR_REFUSED where one holds B. */
 SL_MUST_CHECK sl_err sl_onnx_konst_int(const struct sl_onnx_konst *konst, int64_t at, int64_t *out);
+void sl_onnx_konst_set_sample(struct sl_arena *arena, struct sl_onnx_konst *konst, int64_t at,
+                              int64_t per_sample);
+int64_t sl_onnx_konst_per_sample(const struct sl_onnx_konst *konst, int64_t at);
+/* Size of an axis, with B where it is stretched. */
+struct sl_dim sl_onnx_konst_dim(const struct sl_onnx_konst *konst, int axis);
 double sl_onnx_konst_number(const struct sl_onnx_konst *konst, int64_t at);
 /* All elements equal: the value. */
 bool sl_onnx_konst_uniform(const struct sl_onnx_konst *konst, double *value);

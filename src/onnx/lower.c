@@ -74,12 +74,23 @@ static sl_err shape_of_konst(const struct sl_onnx_lower *l, const struct sl_onnx
 static sl_err check_whole(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     enum { EXACT = 1 << 24 };
     SL_TRY(sl_onnx_konst_load(l->arena, l->file, val->konst));
-    for (int64_t i = 0; i < val->konst->count; i++)
-        if (val->konst->i[i].batch || val->konst->i[i].n > EXACT || val->konst->i[i].n < -EXACT)
+    const struct sl_onnx_konst *konst = val->konst;
+    for (int64_t i = 0; i < konst->count; i++) {
+        if (sl_onnx_konst_per_sample(konst, i))
+            return sl_onnx_lower_refuse(l, "'%s' depends on the number of the sample", val->name);
+        if (konst->i[i].batch || konst->i[i].n > EXACT || konst->i[i].n < -EXACT)
             return sl_onnx_lower_refuse(l, "the constant '%s' has a whole number that is %s",
                                         val->name,
-                                        val->konst->i[i].batch ? "the batch size" : "beyond 2^24");
+                                        konst->i[i].batch ? "the batch size" : "beyond 2^24");
+    }
     return SL_OK;
+}
+
+/* A transpose that the file has as another tensor. */
+static sl_err place_twin(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
+    int id;
+    SL_TRY(sl_onnx_lower_id(l, sl_onnx_lower_named(l, val->twin), &id));
+    return sl_onnx_emit_transpose(l, id, (const int[]){1, 0}, &val->id);
 }
 
 /* A constant as a parameter or state of the graph. */
@@ -88,9 +99,19 @@ static sl_err place_konst(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     struct sl_init init = {.kind = SL_INIT_STORED};
     double value;
     SL_TRY(shape_of_konst(l, val->konst, &shape));
+    if (val->twin)
+        return place_twin(l, val);
     if (!sl_onnx_type_is_float(val->konst->type))
         SL_TRY(check_whole(l, val));
-    const char *name = sl_onnx_lower_name(l, val->name);
+    const char *name = sl_onnx_lower_name(l, val->title ? val->title : val->name);
+    if (val->turned) {
+        int64_t rows = shape.dim[0];
+        shape.dim[0] = shape.dim[1];
+        shape.dim[1] = rows;
+        SL_TRY(sl_graph_param(l->graph, name, shape, init, &val->id));
+        SL_PUSH(&l->stored, ((struct sl_onnx_stored){name, val->konst, true}));
+        return sl_onnx_emit_transpose(l, val->id, (const int[]){1, 0}, &val->id);
+    }
     if (val->is_param) {
         SL_TRY(sl_graph_param(l->graph, name, shape, init, &val->id));
     } else {
@@ -101,13 +122,18 @@ static sl_err place_konst(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
         SL_TRY(sl_graph_state(l->graph, name, shape, init, &val->id));
     }
     if (init.kind == SL_INIT_STORED)
-        SL_PUSH(&l->stored, ((struct sl_onnx_stored){name, val->konst}));
+        SL_PUSH(&l->stored, ((struct sl_onnx_stored){name, val->konst, false}));
+    for (int i = 0; i < shape.rank; i++)
+        sl_graph_shape_set(&shape, i, sl_onnx_konst_dim(val->konst, i));
+    SL_TRY(sl_onnx_emit_broadcast(l, val->id, &shape, &val->id));
     return val->konst->i ? sl_onnx_emit_plain(l, "to_int", 1, &val->id, &val->id) : SL_OK;
 }
 
 sl_err sl_onnx_lower_id(struct sl_onnx_lower *l, struct sl_onnx_val *val, int *out) {
     if (val->kind == SL_ONNX_FAILED)
         return sl_fail(SL_ERR_REFUSED, "%s", val->why);
+    if (val->id < 0 && val->same)
+        SL_TRY(sl_onnx_lower_id(l, sl_onnx_lower_named(l, val->same), &val->id));
     if (val->id < 0)
         SL_TRY(place_konst(l, val));
     *out = val->id;
@@ -120,6 +146,11 @@ sl_err sl_onnx_lower_in(struct sl_onnx_lower *l, int input, int *out) {
     if (!val)
         return sl_onnx_lower_refuse(l, "input %d is missing", input);
     return sl_onnx_lower_id(l, val, out);
+}
+
+sl_err sl_onnx_lower_float(struct sl_onnx_lower *l, int input, int *out) {
+    SL_TRY(sl_onnx_lower_in(l, input, out));
+    return sl_onnx_lower_is_int(l, *out) ? sl_onnx_emit_plain(l, "to_float", 1, out, out) : SL_OK;
 }
 
 const struct sl_onnx_konst *sl_onnx_lower_known(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
@@ -193,12 +224,21 @@ sl_err sl_onnx_lower_axes(struct sl_onnx_lower *l, int input, int rank, struct s
 }
 
 void sl_onnx_lower_out(struct sl_onnx_lower *l, int output, int id, int type) {
-    if (output < l->node->out_count && *l->node->out[output])
-        sl_onnx_lower_add(l, (struct sl_onnx_val){.name = l->node->out[output],
-                                                  .kind = SL_ONNX_TENSOR,
-                                                  .id = id,
-                                                  .type = type,
-                                                  .node = l->node});
+    sl_err err = SL_OK;
+    if (output >= l->node->out_count || !*l->node->out[output])
+        return;
+    if (sl_onnx_type_is_float(type) && sl_onnx_lower_is_int(l, id))
+        err = sl_onnx_emit_plain(l, "to_float", 1, &id, &id);
+    else if (sl_onnx_type_is_int(type) && !sl_onnx_lower_is_int(l, id))
+        err = sl_onnx_emit_plain(l, "to_int", 1, &id, &id);
+    struct sl_onnx_val val = {.name = l->node->out[output],
+                              .kind = err == SL_OK ? SL_ONNX_TENSOR : SL_ONNX_FAILED,
+                              .id = id,
+                              .type = type,
+                              .node = l->node};
+    if (err != SL_OK)
+        val.why = sl_arena_dup(l->arena, sl_err_message(), strlen(sl_err_message()));
+    sl_onnx_lower_add(l, val);
 }
 
 void sl_onnx_lower_out_konst(struct sl_onnx_lower *l, int output, struct sl_onnx_konst *konst) {
@@ -277,7 +317,7 @@ static sl_err lower_node(struct sl_onnx_lower *l) {
         struct sl_onnx_val *val = sl_onnx_lower_val(l, i);
         if (!val && *l->node->in[i])
             return sl_onnx_lower_refuse(l, "reads '%s', which nothing defines", l->node->in[i]);
-        if (val && val->kind == SL_ONNX_FAILED && strcmp(l->node->op, "Shape") != 0)
+        if (val && val->kind == SL_ONNX_FAILED && !(row && row->failed_inputs))
             return sl_fail(SL_ERR_REFUSED, "%s", val->why);
     }
     if (*l->node->domain)
@@ -327,7 +367,8 @@ sl_err sl_onnx_lower_graph(struct sl_onnx_lower *l, const struct sl_onnx_graph *
         for (int i = 0; err != SL_OK && i < l->node->out_count; i++)
             if (*l->node->out[i])
                 sl_onnx_lower_add(
-                    l, (struct sl_onnx_val){.name = l->node->out[i], .id = -1, .why = why});
+                    l, (struct sl_onnx_val){
+                           .name = l->node->out[i], .id = -1, .why = why, .node = l->node});
     }
     l->node = outer;
     return SL_OK;

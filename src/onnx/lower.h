@@ -25,12 +25,18 @@ struct sl_onnx_val {
     int readers;
     const struct sl_onnx_node *node; /* that computes it, or NULL */
     const char *why;                 /* failed */
+    /* Of an initialiser that torch computed from a parameter (names.c): */
+    const char *title; /* the parameter's name, or NULL */
+    bool turned;       /* it is the parameter's transpose */
+    const char *twin;  /* it is the transpose of this initialiser, which the file has too */
+    const char *same;  /* it is this other initialiser again */
 };
 
 /* An initial value that comes from the file: a parameter or constant of the graph. */
 struct sl_onnx_stored {
     const char *name; /* in the graph */
     const struct sl_onnx_konst *konst;
+    bool turned; /* the graph has the transpose */
 };
 
 struct sl_onnx_lower {
@@ -40,20 +46,23 @@ struct sl_onnx_lower {
     struct sl_map names; /* of values: index in vals */
     SL_VEC(struct sl_onnx_val) vals;
     SL_VEC(struct sl_onnx_stored) stored;
-    const struct sl_onnx_node *node; /* being lowered */
-    const char *batch;               /* the name of the symbolic size that is B */
-    int depth;                       /* of graphs inside graphs */
-    int64_t folded_max;              /* of them */
-    int64_t folded;                  /* elements of constants computed so far */
-    struct sl_map used_names;        /* names in the graph */
-    struct sl_map stored_names;      /* of `stored`, made when first asked for */
+    const struct sl_onnx_node *node;       /* being lowered */
+    const char *batch;                     /* the name of the symbolic size that is B */
+    int depth;                             /* of graphs inside graphs */
+    int64_t folded_max;                    /* of them */
+    int64_t folded;                        /* elements of constants computed so far */
+    struct sl_map used_names;              /* names in the graph */
+    struct sl_map stored_names;            /* of `stored`, made when first asked for */
+    const struct sl_onnx_konst *turned_of; /* the tensor in `turned`, NULL: none */
+    float *turned;                         /* its transpose */
 };
 
 /* A row of the mapping table. */
 struct sl_onnx_row {
     const char *op; /* ONNX's name */
     sl_err (*lower)(struct sl_onnx_lower *l, const struct sl_onnx_row *row);
-    const char *ours; /* the op that it becomes; refused where the registry has none. NULL: any */
+    const char *ours;   /* the op that it becomes; refused where the registry has none. NULL: any */
+    bool failed_inputs; /* it looks at how its inputs were made: they may have failed */
 };
 const struct sl_onnx_row *sl_onnx_row_find(const char *op);
 const struct sl_onnx_row *sl_onnx_row_at(int index); /* NULL after the last */
@@ -70,6 +79,8 @@ struct sl_onnx_val *sl_onnx_lower_val(struct sl_onnx_lower *l, int input); /* NU
 struct sl_onnx_val *sl_onnx_lower_named(struct sl_onnx_lower *l, const char *name);
 /* As a value of the graph; a constant becomes a parameter or state. */
 SL_MUST_CHECK sl_err sl_onnx_lower_in(struct sl_onnx_lower *l, int input, int *out);
+/* The same as floats: whole numbers are converted. */
+SL_MUST_CHECK sl_err sl_onnx_lower_float(struct sl_onnx_lower *l, int input, int *out);
 SL_MUST_CHECK sl_err sl_onnx_lower_id(struct sl_onnx_lower *l, struct sl_onnx_val *val, int *out);
 /* As a loaded constant; `out` is NULL if it is absent. A tensor is refused. */
 SL_MUST_CHECK sl_err sl_onnx_lower_konst(struct sl_onnx_lower *l, int input,
@@ -118,7 +129,11 @@ SL_MUST_CHECK sl_err sl_onnx_emit_broadcast(struct sl_onnx_lower *l, int x,
 SL_MUST_CHECK sl_err sl_onnx_emit_filled(struct sl_onnx_lower *l, const struct sl_shape *shape,
                                          double value, int *out);
 
-/* Outputs of the node being lowered. */
+/* A constant tensor of these elements, as a state. */
+SL_MUST_CHECK sl_err sl_onnx_emit_constant(struct sl_onnx_lower *l, int rank, const int64_t *dim,
+                                           double *values, int *out);
+
+/* Outputs of the node being lowered; converted to whole numbers or floats, as `type` says. */
 void sl_onnx_lower_out(struct sl_onnx_lower *l, int output, int id, int type);
 void sl_onnx_lower_out_konst(struct sl_onnx_lower *l, int output, struct sl_onnx_konst *konst);
 
@@ -126,6 +141,9 @@ void sl_onnx_lower_out_konst(struct sl_onnx_lower *l, int output, struct sl_onnx
 SL_MUST_CHECK sl_err sl_onnx_lower_graph(struct sl_onnx_lower *l,
                                          const struct sl_onnx_graph *graph);
 void sl_onnx_lower_add(struct sl_onnx_lower *l, struct sl_onnx_val val);
+
+/* Which initialisers are parameters, and the names that they had in the framework. */
+SL_MUST_CHECK sl_err sl_onnx_name_initialisers(struct sl_onnx_lower *l);
 
 /* "cross_entropy:logits,labels": the op, its inputs: values of the file or new graph inputs. */
 SL_MUST_CHECK sl_err sl_onnx_add_loss(struct sl_onnx_lower *l, const char *text);

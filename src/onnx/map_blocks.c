@@ -1,4 +1,4 @@
-/* Operators made of several ops: activations with parameters, norms of groups, losses. */
+/* Operators made of several ops: activations with parameters, norms of groups. */
 #include "onnx/map.h"
 
 #include <math.h>
@@ -136,32 +136,5 @@ sl_err sl_onnx_map_groupnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *
     SL_TRY(per_channel(l, 2, &image, &in[1]));
     SL_TRY(sl_onnx_emit_plain(l, "add", 2, in, &in[0]));
     sl_onnx_lower_out(l, 0, in[0], SL_ONNX_FLOAT);
-    return SL_OK;
-}
-
-sl_err sl_onnx_map_cross_entropy(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    struct sl_onnx_emit e;
-    int in[2], perm[SL_MAX_RANK], y, count = 0;
-    if (!sl_onnx_attr_is(l->node, "reduction", "mean", true) || sl_onnx_lower_has(l, 2))
-        return sl_onnx_lower_refuse(l, "only the mean without weights of classes is supported");
-    SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
-    SL_TRY(sl_onnx_lower_in(l, 1, &in[1]));
-    int rank = sl_onnx_lower_shape(l, in[0])->rank;
-    for (int i = 0; i < rank; i++)
-        if (i != 1)
-            perm[count++] = i;
-    perm[rank - 1] = 1;
-    SL_TRY(sl_onnx_emit_transpose(l, in[0], perm, &in[0]));
-    SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
-    sl_onnx_emit_int(&e, "ignore", sl_onnx_attr_int(l->node, "ignore_index", -100));
-    SL_TRY(sl_onnx_emit(l, &e, 2, in, &y));
-    sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
-    if (l->node->out_count > 1 && *l->node->out[1]) {
-        SL_TRY(sl_onnx_emit_plain(l, "log_softmax", 1, &in[0], &y));
-        for (int i = 0; i < rank; i++)
-            perm[i] = i == 0 ? 0 : i == 1 ? rank - 1 : i - 1;
-        SL_TRY(sl_onnx_emit_transpose(l, y, perm, &y));
-        sl_onnx_lower_out(l, 1, y, SL_ONNX_FLOAT);
-    }
     return SL_OK;
 }

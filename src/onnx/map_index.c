@@ -9,15 +9,16 @@ sl_err sl_onnx_map_clip(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     struct sl_onnx_emit e;
     int x;
     bool any = false;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     double low = -INFINITY, high = INFINITY;
     for (int i = 0; i < 2; i++) {
         const struct sl_onnx_konst *bound = sl_onnx_lower_maybe(l, 1 + i);
-        if (bound && bound->count == 1 && bound->f) {
-            *(i ? &high : &low) = bound->f[0];
-            if (isfinite(bound->f[0]))
-                sl_onnx_emit_float(&e, names[i], bound->f[0]);
+        if (bound && bound->count == 1 && !sl_onnx_konst_has_batch(bound)) {
+            double value = sl_onnx_konst_number(bound, 0);
+            *(i ? &high : &low) = value;
+            if (isfinite(value))
+                sl_onnx_emit_float(&e, names[i], value);
             any = true;
         }
     }
@@ -28,7 +29,7 @@ sl_err sl_onnx_map_clip(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     for (int i = 0; i < 2; i++)
         if (sl_onnx_lower_has(l, 1 + i) && !sl_onnx_lower_maybe(l, 1 + i)) {
             int in[2] = {x, -1};
-            SL_TRY(sl_onnx_lower_in(l, 1 + i, &in[1]));
+            SL_TRY(sl_onnx_lower_float(l, 1 + i, &in[1]));
             SL_TRY(sl_onnx_emit_plain(l, ops[i], 2, in, &x));
         }
     sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
@@ -47,7 +48,7 @@ sl_err sl_onnx_map_where(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
 sl_err sl_onnx_map_arg(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int x;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     if (sl_onnx_attr_int(l->node, "select_last_index", 0))
         return sl_onnx_lower_refuse(
             l, "of equal elements the first is taken; the last is not supported");
@@ -63,14 +64,14 @@ sl_err sl_onnx_map_cumsum(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     struct sl_onnx_emit e;
     double axis;
     int x;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_lower_number(l, 1, &axis));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "axis", (int64_t)axis);
     sl_onnx_emit_int(&e, "exclusive", sl_onnx_attr_int(l->node, "exclusive", 0) != 0);
     sl_onnx_emit_int(&e, "reverse", sl_onnx_attr_int(l->node, "reverse", 0) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
-    sl_onnx_lower_out(l, 0, x, SL_ONNX_FLOAT);
+    sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
 }
 
@@ -78,14 +79,14 @@ sl_err sl_onnx_map_topk(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     struct sl_onnx_emit e;
     double k;
     int x, y;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_lower_number(l, 1, &k));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "k", (int64_t)k);
     sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", -1));
     sl_onnx_emit_int(&e, "largest", sl_onnx_attr_int(l->node, "largest", 1) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &y));
-    sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
+    sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
     sl_onnx_lower_out(l, 1, y + 1, SL_ONNX_INT64);
     return SL_OK;
 }
@@ -93,7 +94,7 @@ sl_err sl_onnx_map_topk(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
 sl_err sl_onnx_map_gather_elements(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int in[2], y;
-    SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
+    SL_TRY(sl_onnx_lower_float(l, 0, &in[0]));
     SL_TRY(sl_onnx_lower_in(l, 1, &in[1]));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", 0));
@@ -174,7 +175,7 @@ sl_err sl_onnx_map_pad(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     double value = 0;
     int x;
     const char *mode = sl_onnx_attr(l->node, "mode") ? NULL : "constant";
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     int rank = sl_onnx_lower_shape(l, x)->rank;
     SL_TRY(margins(l, rank, before, after));
     if (sl_onnx_lower_has(l, 2))
@@ -197,8 +198,23 @@ sl_err sl_onnx_map_pad(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     sl_onnx_emit_choice(&e, "mode", mode);
     sl_onnx_emit_float(&e, "value", value);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
-    sl_onnx_lower_out(l, 0, x, SL_ONNX_FLOAT);
+    sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
+}
+
+/* B copies along the first axis: [n,...] to [n B,...]. */
+static sl_err tile_batch(struct sl_onnx_lower *l, int *x) {
+    struct sl_shape shape = *sl_onnx_lower_shape(l, *x), wide = {.rank = shape.rank + 1};
+    if (shape.batch || wide.rank > SL_MAX_RANK)
+        return sl_onnx_lower_refuse(l, "repeating the batch");
+    sl_graph_shape_set(&wide, 0, (struct sl_dim){1, false});
+    for (int i = 0; i < shape.rank; i++)
+        sl_graph_shape_set(&wide, i + 1, sl_graph_shape_dim(&shape, i));
+    SL_TRY(sl_onnx_emit_reshape(l, *x, &wide, x));
+    sl_graph_shape_set(&wide, 0, (struct sl_dim){1, true});
+    SL_TRY(sl_onnx_emit_broadcast(l, *x, &wide, x));
+    sl_graph_shape_set(&shape, 0, (struct sl_dim){shape.dim[0], true});
+    return sl_onnx_emit_reshape(l, *x, &shape, x);
 }
 
 sl_err sl_onnx_map_tile(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
@@ -212,6 +228,10 @@ sl_err sl_onnx_map_tile(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
         return sl_onnx_lower_refuse(l, "one number of repetitions per axis is needed");
     for (int i = 0; i < rank; i++) {
         int64_t count;
+        if (i == 0 && repeats->i && repeats->i[0].batch && repeats->i[0].n == 1) {
+            SL_TRY(tile_batch(l, &x));
+            continue;
+        }
         SL_TRY(sl_onnx_konst_int(repeats, i, &count));
         if (count < 1 || count > SL_MAX_IN)
             return sl_onnx_lower_refuse(l, "%lld repetitions; 1 to %d are supported",

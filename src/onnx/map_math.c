@@ -1,13 +1,33 @@
 /* Operators by element, products, reductions. */
 #include "onnx/map.h"
 
+#include "op/registry.h"
+
 #include <math.h>
 
 sl_err sl_onnx_map_unary(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int x;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_emit_plain(l, row->ours, 1, &x, &x));
     sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
+    return SL_OK;
+}
+
+sl_err sl_onnx_map_not(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
+    int x;
+    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_emit_plain(l, row->ours, 1, &x, &x));
+    sl_onnx_lower_out(l, 0, x, SL_ONNX_BOOL);
+    return SL_OK;
+}
+
+/* NaN differs from itself. */
+sl_err sl_onnx_map_is_nan(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
+    int x;
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
+    SL_TRY(sl_onnx_emit_plain(l, row->ours, 2, (int[]){x, x}, &x));
+    SL_TRY(sl_onnx_emit_plain(l, "logical_not", 1, &x, &x));
+    sl_onnx_lower_out(l, 0, x, SL_ONNX_BOOL);
     return SL_OK;
 }
 
@@ -67,7 +87,7 @@ sl_err sl_onnx_map_add(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     bool done = false;
     for (int i = 0; i < 2 && !done; i++)
         SL_TRY(add_bias(l, i, 1 - i, &done));
-    return done ? SL_OK : sl_onnx_map_binary(l, row);
+    return done ? SL_OK : sl_onnx_map_arithmetic(l, row);
 }
 
 sl_err sl_onnx_emit_by(struct sl_onnx_lower *l, const char *op, int x, double by, int *out) {
@@ -135,32 +155,44 @@ static sl_err try_number(struct sl_onnx_lower *l, bool *done) {
     return SL_OK;
 }
 
-sl_err sl_onnx_map_binary(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
+/* Whole numbers are computed as floats: exact up to 2^24. */
+sl_err sl_onnx_map_arithmetic(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int in[2], y;
     bool done = false;
     SL_TRY(try_number(l, &done));
     if (done)
         return SL_OK;
+    SL_TRY(sl_onnx_lower_float(l, 0, &in[0]));
+    SL_TRY(sl_onnx_lower_float(l, 1, &in[1]));
+    SL_TRY(sl_onnx_emit_plain(l, row->ours, 2, in, &y));
+    sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
+    return SL_OK;
+}
+
+/* Comparisons and logic. Bits of numbers are not computed. */
+sl_err sl_onnx_map_binary(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
+    int in[2], y;
+    if (strncmp(row->op, "Bitwise", 7) == 0 && sl_onnx_lower_val(l, 0)->type != SL_ONNX_BOOL)
+        return sl_onnx_lower_refuse(l, "it is supported for bool only");
     SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
     SL_TRY(sl_onnx_lower_in(l, 1, &in[1]));
     SL_TRY(sl_onnx_emit_plain(l, row->ours, 2, in, &y));
-    sl_onnx_lower_out(l, 0, y,
-                      sl_onnx_lower_is_int(l, y) ? SL_ONNX_BOOL : sl_onnx_lower_val(l, 0)->type);
+    sl_onnx_lower_out(l, 0, y, SL_ONNX_BOOL);
     return SL_OK;
 }
 
 /* Min, Max, Sum, Mean of any number of tensors: pairs, from the left. */
 sl_err sl_onnx_map_many(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int y, in[2];
-    SL_TRY(sl_onnx_lower_in(l, 0, &y));
+    SL_TRY(sl_onnx_lower_float(l, 0, &y));
     for (int i = 1; i < l->node->in_count; i++) {
         in[0] = y;
-        SL_TRY(sl_onnx_lower_in(l, i, &in[1]));
+        SL_TRY(sl_onnx_lower_float(l, i, &in[1]));
         SL_TRY(sl_onnx_emit_plain(l, row->ours, 2, in, &y));
     }
     if (strcmp(row->op, "Mean") == 0)
         SL_TRY(sl_onnx_emit_scale(l, y, 1.0 / l->node->in_count, &y));
-    sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
+    sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
 }
 
@@ -203,16 +235,32 @@ sl_err sl_onnx_emit_matmul(struct sl_onnx_lower *l, int a, int b, int *out) {
     return sl_onnx_emit_plain(l, "matmul", 2, in, out);
 }
 
+/* The matrix of which x is the transpose; -1: x is none. */
+static int transposed(const struct sl_onnx_lower *l, int x) {
+    const struct sl_value *v = sl_graph_value(l->graph, x);
+    if (v->kind != SL_VALUE_NODE || v->shape.rank != 2 || v->shape.batch)
+        return -1;
+    const struct sl_node *node = &l->graph->nodes.at[v->node];
+    return node->op == sl_op_find(SL_STR("transpose")) ? node->in[0] : -1;
+}
+
 sl_err sl_onnx_map_matmul(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int a, b, y;
-    (void)row;
     SL_TRY(sl_onnx_lower_in(l, 0, &a));
     SL_TRY(sl_onnx_lower_in(l, 1, &b));
     bool drop_row = sl_onnx_lower_shape(l, a)->rank == 1,
          drop_column = sl_onnx_lower_shape(l, b)->rank == 1;
+    int turned = transposed(l, b);
     SL_TRY(as_matrix(l, &a, true));
     SL_TRY(as_matrix(l, &b, false));
-    SL_TRY(sl_onnx_emit_matmul(l, a, b, &y));
+    if (turned >= 0) {
+        struct sl_onnx_emit e;
+        SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
+        sl_onnx_emit_int(&e, "tb", 1);
+        SL_TRY(sl_onnx_emit(l, &e, 2, (int[]){a, turned}, &y));
+    } else {
+        SL_TRY(sl_onnx_emit_matmul(l, a, b, &y));
+    }
     struct sl_shape shape = *sl_onnx_lower_shape(l, y), kept = {0};
     for (int i = 0; i < shape.rank; i++)
         if (!(drop_row && i == shape.rank - 2) && !(drop_column && i == shape.rank - 1))
@@ -257,10 +305,10 @@ sl_err sl_onnx_map_reduce(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     struct sl_onnx_emit e;
     struct sl_ints axes;
     int x, y;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_lower_axes(l, 1, sl_onnx_lower_shape(l, x)->rank, &axes));
     if (axes.count == 0 && sl_onnx_attr_int(l->node, "noop_with_empty_axes", 0)) {
-        sl_onnx_lower_out(l, 0, x, SL_ONNX_FLOAT);
+        sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
         return SL_OK;
     }
     if (strcmp(row->op, "ReduceSumSquare") == 0 || strcmp(row->op, "ReduceL2") == 0)
@@ -277,7 +325,7 @@ sl_err sl_onnx_map_reduce(struct sl_onnx_lower *l, const struct sl_onnx_row *row
         SL_TRY(sl_onnx_emit_plain(l, "sqrt", 1, &y, &y));
     if (strncmp(row->op, "ReduceLog", 9) == 0)
         SL_TRY(sl_onnx_emit_plain(l, "log", 1, &y, &y));
-    sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
+    sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
 }
 

@@ -8,6 +8,8 @@ sl_err sl_onnx_map_identity(struct sl_onnx_lower *l, const struct sl_onnx_row *r
     (void)row;
     val.name = l->node->out[0];
     val.readers = 0;
+    if (val.kind == SL_ONNX_KONST)
+        val.id = -1; /* torch writes equal initialisers once, and names the others by Identity */
     if (l->node->out_count != 1)
         return sl_onnx_lower_refuse(l, "one output is supported");
     sl_onnx_lower_add(l, val);
@@ -27,8 +29,18 @@ sl_err sl_onnx_map_cast(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     if (!to_int && to != SL_ONNX_FLOAT && to != val.type)
         return sl_onnx_lower_refuse(l, "a cast to %s changes the numbers; only float is computed",
                                     sl_onnx_type_name(to));
-    if (to == SL_ONNX_BOOL && val.type != SL_ONNX_BOOL)
-        return sl_onnx_lower_refuse(l, "a cast from %s to bool", sl_onnx_type_name(val.type));
+    if (to == SL_ONNX_BOOL && val.type != SL_ONNX_BOOL) { /* not 0, not false */
+        int zero;
+        if (!from_int) {
+            SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, 0, &zero));
+            SL_TRY(sl_onnx_emit_plain(l, "equal", 2, (int[]){x, zero}, &x));
+        } else {
+            SL_TRY(sl_onnx_emit_plain(l, "logical_not", 1, &x, &x));
+        }
+        SL_TRY(sl_onnx_emit_plain(l, "logical_not", 1, &x, &x));
+        sl_onnx_lower_out(l, 0, x, to);
+        return SL_OK;
+    }
     if (from_int && !to_int)
         SL_TRY(sl_onnx_emit_plain(l, "to_float", 1, &x, &x));
     if (!from_int && to_int)
@@ -93,7 +105,7 @@ sl_err sl_onnx_map_size(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
 }
 
 /* Lays x out under `shape`, keeping the type that the file states. */
-static sl_err put_reshaped(struct sl_onnx_lower *l, int x, const struct sl_shape *shape) {
+sl_err sl_onnx_put_reshaped(struct sl_onnx_lower *l, int x, const struct sl_shape *shape) {
     SL_TRY(sl_onnx_emit_reshape(l, x, shape, &x));
     sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
@@ -130,7 +142,7 @@ sl_err sl_onnx_map_reshape(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     if (free_axis >= 0)
         sl_graph_shape_set(&out, free_axis,
                            (struct sl_dim){all.n / known.n, all.batch && !known.batch});
-    return put_reshaped(l, x, &out);
+    return sl_onnx_put_reshaped(l, x, &out);
 }
 
 sl_err sl_onnx_map_flatten(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
@@ -145,7 +157,7 @@ sl_err sl_onnx_map_flatten(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
         return sl_onnx_lower_refuse(l, "axis %lld", (long long)axis);
     sl_graph_shape_set(&out, 0, sl_graph_shape_product(&in, 0, (int)axis));
     sl_graph_shape_set(&out, 1, sl_graph_shape_product(&in, (int)axis, in.rank));
-    return put_reshaped(l, x, &out);
+    return sl_onnx_put_reshaped(l, x, &out);
 }
 
 sl_err sl_onnx_map_squeeze(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
@@ -166,7 +178,7 @@ sl_err sl_onnx_map_squeeze(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
         if (!drop)
             sl_graph_shape_set(&out, out.rank++, dim);
     }
-    return put_reshaped(l, x, &out);
+    return sl_onnx_put_reshaped(l, x, &out);
 }
 
 sl_err sl_onnx_map_unsqueeze(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
@@ -191,7 +203,7 @@ sl_err sl_onnx_map_unsqueeze(struct sl_onnx_lower *l, const struct sl_onnx_row *
         sl_graph_shape_set(&out, out.rank++,
                            added ? (struct sl_dim){1, false} : sl_graph_shape_dim(&in, from++));
     }
-    return put_reshaped(l, x, &out);
+    return sl_onnx_put_reshaped(l, x, &out);
 }
 
 sl_err sl_onnx_map_transpose(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
@@ -228,6 +240,11 @@ sl_err sl_onnx_map_expand(struct sl_onnx_lower *l, const struct sl_onnx_row *row
         sl_graph_shape_set(&shape, shape.rank++, want->i[i]);
     }
     SL_TRY(sl_graph_shape_broadcast(sl_onnx_lower_shape(l, x), &shape, &wide));
+    if (sl_graph_shape_equal(sl_onnx_lower_shape(l, x), &wide)) {
+        sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
+        return SL_OK;
+    }
+    SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_emit_broadcast(l, x, &wide, &x));
     sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
@@ -304,145 +321,6 @@ sl_err sl_onnx_map_split(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
         sl_onnx_lower_out(l, i, y, type);
         from += size[i];
     }
-    return SL_OK;
-}
-
-/* Rows `index` of an axis, for any constant list of them. */
-sl_err sl_onnx_emit_rows(struct sl_onnx_lower *l, int x, int axis, int64_t count,
-                         const int64_t *index, int *out) {
-    struct sl_onnx_konst *list;
-    struct sl_onnx_emit e;
-    int in[2] = {x, -1};
-    bool run = count > 0;
-    for (int64_t i = 1; i < count; i++)
-        run = run && index[i] == index[0] + i;
-    if (run)
-        return sl_onnx_emit_slice(l, x, axis, index[0], index[0] + count, out);
-    SL_TRY(sl_onnx_konst_new(l->arena, SL_ONNX_INT64, 1, &count, &list));
-    for (int64_t i = 0; i < count; i++)
-        list->i[i].n = index[i];
-    struct sl_onnx_val val = {.name = "index", .kind = SL_ONNX_KONST, .konst = list, .id = -1};
-    SL_TRY(sl_onnx_emit_open(l, &e, "index_select"));
-    SL_TRY(sl_onnx_lower_id(l, &val, &in[1]));
-    sl_onnx_emit_int(&e, "axis", axis);
-    return sl_onnx_emit(l, &e, 2, in, out);
-}
-
-static int64_t clamp(int64_t x, int64_t least, int64_t most) {
-    return x < least ? least : x > most ? most : x;
-}
-
-struct cut {
-    int axis;
-    int64_t from, to, step, count;
-};
-
-static sl_err slice_axis(struct sl_onnx_lower *l, int x, const struct cut *cut, int *out) {
-    struct sl_dim size = sl_graph_shape_dim(sl_onnx_lower_shape(l, x), cut->axis);
-    int64_t n = size.n;
-    if (size.batch && cut->from == 0 && cut->to >= INT32_MAX && cut->step == 1) {
-        *out = x;
-        return SL_OK;
-    }
-    if (size.batch)
-        return sl_onnx_lower_refuse(l, "the axis of the batch cannot be cut");
-    int64_t from = cut->from, to = cut->to, step = cut->step;
-    from = clamp(from < 0 ? from + n : from, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
-    to = clamp(to < 0 && to >= -n ? to + n : to, step > 0 ? 0 : -1, n);
-    int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
-    if (count < 1)
-        return sl_onnx_lower_refuse(l, "nothing is left of axis %d", cut->axis);
-    if (step == 1)
-        return sl_onnx_emit_slice(l, x, cut->axis, from, to, out);
-    int64_t *index = SL_NEW(l->arena, int64_t, count);
-    for (int64_t i = 0; i < count; i++)
-        index[i] = from + i * step;
-    return sl_onnx_emit_rows(l, x, cut->axis, count, index, out);
-}
-
-sl_err sl_onnx_map_slice(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    const struct sl_onnx_konst *list[4] = {0};
-    int x;
-    (void)row;
-    SL_TRY(sl_onnx_lower_in(l, 0, &x));
-    for (int i = 0; i < 4; i++)
-        SL_TRY(sl_onnx_lower_konst(l, 1 + i, &list[i]));
-    if (!list[0] || !list[1] || list[0]->count != list[1]->count)
-        return sl_onnx_lower_refuse(l, "starts and ends must be lists of one length");
-    for (int64_t i = 0; i < list[0]->count; i++) {
-        struct cut cut = {.step = 1};
-        int64_t axis = i;
-        struct sl_dim end =
-            list[1]->i ? list[1]->i[i < list[1]->count ? i : 0] : (struct sl_dim){0, false};
-        SL_TRY(sl_onnx_konst_int(list[0], i, &cut.from));
-        cut.to = end.n;
-        if (list[2])
-            SL_TRY(sl_onnx_konst_int(list[2], i, &axis));
-        if (list[3])
-            SL_TRY(sl_onnx_konst_int(list[3], i, &cut.step));
-        SL_TRY(sl_onnx_lower_axis(l, axis, sl_onnx_lower_shape(l, x)->rank, &cut.axis));
-        struct sl_dim size = sl_graph_shape_dim(sl_onnx_lower_shape(l, x), cut.axis);
-        if (end.batch && size.batch && end.n == size.n)
-            cut.to = INT64_MAX; /* up to the end of the batch */
-        else if (end.batch)
-            return sl_onnx_lower_refuse(l, "the end of a slice depends on the batch size");
-        if (cut.step == 0 || cut.step < -(INT32_MAX))
-            return sl_onnx_lower_refuse(l, "a step of %lld", (long long)cut.step);
-        SL_TRY(slice_axis(l, x, &cut, &x));
-    }
-    sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
-    return SL_OK;
-}
-
-/* Constant indices: rows, laid out as the indices are. */
-static sl_err gather_rows(struct sl_onnx_lower *l, int x, int axis,
-                          const struct sl_onnx_konst *index) {
-    struct sl_shape in = *sl_onnx_lower_shape(l, x), out = {0};
-    struct sl_dim size = sl_graph_shape_dim(&in, axis);
-    int64_t *rows = SL_NEW(l->arena, int64_t, index->count + 1);
-    if (size.batch || index->count == 0 || in.rank - 1 + index->rank > SL_MAX_RANK)
-        return sl_onnx_lower_refuse(l, "these indices of axis %d", axis);
-    for (int64_t i = 0; i < index->count; i++) {
-        SL_TRY(sl_onnx_konst_int(index, i, &rows[i]));
-        rows[i] += rows[i] < 0 ? size.n : 0;
-        if (rows[i] < 0 || rows[i] >= size.n)
-            return sl_onnx_lower_refuse(l, "index %lld of an axis of size %lld", (long long)rows[i],
-                                        (long long)size.n);
-    }
-    SL_TRY(sl_onnx_emit_rows(l, x, axis, index->count, rows, &x));
-    for (int i = 0; i < axis; i++)
-        sl_graph_shape_set(&out, out.rank++, sl_graph_shape_dim(&in, i));
-    for (int i = 0; i < index->rank; i++)
-        sl_graph_shape_set(&out, out.rank++, (struct sl_dim){index->dim[i], false});
-    for (int i = axis + 1; i < in.rank; i++)
-        sl_graph_shape_set(&out, out.rank++, sl_graph_shape_dim(&in, i));
-    return put_reshaped(l, x, &out);
-}
-
-sl_err sl_onnx_map_gather(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    struct sl_onnx_emit e;
-    int in[2], axis, y;
-    (void)row;
-    SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
-    int rank = sl_onnx_lower_shape(l, in[0])->rank;
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0), rank, &axis));
-    const struct sl_onnx_konst *index = sl_onnx_lower_maybe(l, 1);
-    if (index)
-        return gather_rows(l, in[0], axis, index);
-    SL_TRY(sl_onnx_lower_in(l, 1, &in[1]));
-    bool table = axis == 0 && rank == 2 && !sl_onnx_lower_is_int(l, in[0]) &&
-                 !sl_onnx_lower_shape(l, in[0])->batch &&
-                 sl_graph_value(l->graph, in[1])->kind == SL_VALUE_INPUT;
-    if (table) { /* readers of data check the indices against the table */
-        struct sl_input *input = &l->graph->inputs.at[sl_graph_value(l->graph, in[1])->index];
-        int64_t rows = sl_onnx_lower_shape(l, in[0])->dim[0];
-        input->below = input->below == 0 || rows < input->below ? rows : input->below;
-    }
-    SL_TRY(sl_onnx_emit_open(l, &e, table ? "embed" : "index_select"));
-    if (!table)
-        sl_onnx_emit_int(&e, "axis", axis);
-    SL_TRY(sl_onnx_emit(l, &e, 2, in, &y));
-    sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
 }
 

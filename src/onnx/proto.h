@@ -70,6 +70,7 @@ struct sl_onnx_node {
     const char *const *in; /* "": absent */
     const char *const *out;
     const struct sl_onnx_attr *attrs;
+    const char *call; /* torch's call that became this node, "" if the file does not say it */
 };
 
 struct sl_onnx_dim {
