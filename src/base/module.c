@@ -55,10 +55,15 @@ sl_err sl_module_load(const char *file, const char *symbol, const char *build, c
         *strrchr(self, '/') = 0;
         handle = open_beside(self, file, &why);
     }
-    if (!handle)
-        handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    if (!handle && !(handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL)) && access(file, R_OK) == 0) {
+        sl_text_free(&why);
+        why = (struct sl_text){0};
+        sl_text_put(&why, dlerror());
+    }
     *out = handle ? dlsym(handle, symbol) : NULL;
-    if (!*out)
+    if (handle && !*out)
+        err = sl_fail(SL_ERR_SYSTEM, "the module %s has no %s", file, symbol);
+    else if (!*out)
         err = sl_fail(SL_ERR_SYSTEM, "cannot load the module %s: %s", file,
                       why.length ? why.at : "it was not built or not installed");
     else

@@ -19,10 +19,13 @@ static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
         sched = passes;
     }
     sl_err err = SL_OK;
-    if (sl_cli_ends(path, ".csv"))
+    if (sl_cli_ends(path, ".csv")) {
         err = sl_interop_torch_csv_write(sched, sl_args_has(args, "--comms"), &text);
-    else
+        if (err == SL_OK)
+            sl_interop_torch_csv_warn(sched);
+    } else {
         sl_sched_write(sched, &text);
+    }
     if (err == SL_OK)
         err = sl_file_write(path, text.at, text.length);
     sl_text_free(&text);

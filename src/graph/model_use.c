@@ -125,7 +125,11 @@ const char *sl_graph_sizes_text(struct sl_arena *arena, const struct sl_graph *g
     struct sl_text text = {0};
     for (int64_t i = 0; i < graph->sizes.count; i++) {
         sl_text_printf(&text, "%s%s=", i ? "," : "", graph->sizes.at[i].name);
-        sl_text_put_double(&text, graph->sizes.at[i].value);
+        double value = graph->sizes.at[i].value;
+        if (fabs(value) < 1e15 && value == floor(value)) /* 80, not 8e+01 */
+            sl_text_printf(&text, "%.0f", value);
+        else
+            sl_text_put_double(&text, value);
     }
     const char *out = text.length ? sl_arena_dup(arena, text.at, text.length) : NULL;
     sl_text_free(&text);

@@ -3,7 +3,9 @@
 #include "interop/torch_csv.h"
 
 static sl_err write_csv(const struct sl_export *what, struct sl_text *out) {
-    return sl_interop_torch_csv_write(what->sched, what->comms, out);
+    SL_TRY(sl_interop_torch_csv_write(what->sched, what->comms, out));
+    sl_interop_torch_csv_warn(what->sched);
+    return SL_OK;
 }
 
 const struct sl_exporter sl_interop_export_csv = {

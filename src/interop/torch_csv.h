@@ -25,4 +25,11 @@ SL_MUST_CHECK sl_err sl_interop_torch_csv_read(struct sl_arena *arena, const cha
 SL_MUST_CHECK sl_err sl_interop_torch_csv_write(const struct sl_sched *sched, bool comms,
                                                 struct sl_text *out);
 
+/* Does torch's runtime compute the gradients of such a file? It keeps the losses in the order of the
+ * last stage's forwards and takes the m-th for micro-batch m. False: *micro comes after *after. */
+bool sl_interop_torch_csv_pairs_losses(const struct sl_sched *sched, int32_t *micro,
+                                       int32_t *after);
+/* Warns if not. */
+void sl_interop_torch_csv_warn(const struct sl_sched *sched);
+
 #endif

@@ -5,6 +5,7 @@
  * its channel: in the order of the sends, and without extra waits. A sender waits for its activation
  * after the backward pass of the same micro-batch, which proves arrival, and for gradients at the
  * end. */
+#include "base/log.h"
 #include "base/vec.h"
 #include "interop/torch_csv.h"
 
@@ -105,10 +106,42 @@ static void put_lowered(struct writer *w, const struct sl_action *a) {
     }
 }
 
+static int segment_of(const struct sl_sched *sched) {
+    return sched->reps ? SL_PERIOD : SL_EPILOGUE;
+}
+
+bool sl_interop_torch_csv_pairs_losses(const struct sl_sched *sched, int32_t *micro,
+                                       int32_t *after) {
+    int last = sched->plan->stage_count - 1;
+    const struct sl_actions *list =
+        &sched->lists[segment_of(sched)][sched->plan->stages[last].workers[0]];
+    int32_t before = -1;
+    for (int64_t i = 0; i < list->count; i++) {
+        const struct sl_action *a = &list->at[i];
+        if (a->kind != SL_FORWARD || a->stage != last)
+            continue;
+        if (a->micro < before) {
+            *micro = a->micro;
+            *after = before;
+            return false;
+        }
+        before = a->micro;
+    }
+    return true;
+}
+
+void sl_interop_torch_csv_warn(const struct sl_sched *sched) {
+    int32_t micro, after;
+    if (!sl_interop_torch_csv_pairs_losses(sched, &micro, &after))
+        sl_log_warn("the last stage runs micro-batch %d after %d: torch's runtime takes its losses "
+                    "in ascending order and would compute other gradients from this file",
+                    micro, after);
+}
+
 sl_err sl_interop_torch_csv_write(const struct sl_sched *sched, bool comms, struct sl_text *out) {
     struct writer w = {.out = out};
     SL_TRY(check(sched, comms));
-    int segment = sched->reps ? SL_PERIOD : SL_EPILOGUE;
+    int segment = segment_of(sched);
     for (int r = 0; r < sched->plan->worker_count; r++) {
         const struct sl_actions *list = &sched->lists[segment][r];
         w.first = true;

@@ -124,7 +124,7 @@ static sl_err build_sched(const struct search *s, struct sl_arena *arena,
                                     .iters = s->row->rule == SL_RULE_SYNC ? 1 : s->given->iters};
     struct sl_sched *passes, *lowered;
     SL_TRY(sl_schedules_generate(arena, plan, &opts, &passes));
-    SL_TRY(sl_lower_passes(arena, passes, &lowered));
+    SL_TRY(sl_schedules_given_explain(s->row, plan, sl_lower_passes(arena, passes, &lowered)));
     *out = lowered; /* not verified yet: it may need more memory than there is */
     return SL_OK;
 }

@@ -4,6 +4,7 @@
 #include "schedules/gen.h"
 #include "sluice/schedule.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct own {
@@ -13,8 +14,7 @@ struct own {
 
 struct taking {
     struct sl_gen *gen;
-    const char *wrong; /* the first bad pass: its field */
-    int number;
+    char wrong[32]; /* the first bad pass: what is wrong with it */
 };
 
 static void put(const struct sl_schedule_task *task, char pass, int stage, int micro) {
@@ -29,11 +29,15 @@ static void put(const struct sl_schedule_task *task, char pass, int stage, int m
         at++;
     bool bad_stage = stage < 0 || stage >= task->stages;
     bool bad_micro = micro < 0 || micro >= task->micro_batches;
-    if (!t->wrong && (at == SL_COUNT(passes) || bad_stage || bad_micro)) {
-        t->wrong = at == SL_COUNT(passes) ? "pass" : bad_stage ? "stage" : "micro-batch";
-        t->number = at == SL_COUNT(passes) ? pass : bad_stage ? stage : micro;
-    }
-    if (!t->wrong)
+    if (*t->wrong)
+        return;
+    if (at == SL_COUNT(passes))
+        snprintf(t->wrong, sizeof t->wrong, pass > ' ' && pass <= '~' ? "kind '%c'" : "kind %d",
+                 pass);
+    else if (bad_stage || bad_micro)
+        snprintf(t->wrong, sizeof t->wrong, bad_stage ? "stage %d" : "micro-batch %d",
+                 bad_stage ? stage : micro);
+    else
         sl_schedules_gen_put(&t->gen->workers[task->worker_of[stage]], passes[at].kind, stage,
                              micro);
 }
@@ -54,12 +58,11 @@ static sl_err iteration(struct sl_gen *gen) {
     const char *why = own->module->generate(&task);
     if (why)
         return sl_fail(SL_ERR_REFUSED, "schedule '%s' of %s: %s", gen->row->name, own->file, why);
-    if (taking.wrong)
+    if (*taking.wrong)
         return sl_fail(SL_ERR_REFUSED,
-                       "schedule '%s' of %s puts a pass with %s %d; there are %d stages and %d "
+                       "schedule '%s' of %s puts a pass with %s; there are %d stages and %d "
                        "micro-batches, and passes F, B, I, W",
-                       gen->row->name, own->file, taking.wrong, taking.number, task.stages,
-                       task.micro_batches);
+                       gen->row->name, own->file, taking.wrong, task.stages, task.micro_batches);
     return SL_OK;
 }
 
@@ -72,6 +75,15 @@ static sl_err check(const struct sl_gen *gen) {
     return sl_schedules_gen_check_chain(gen, SL_LAYOUT_LOOP);
 }
 
+/* Names are in texts, files and folders. */
+enum { NAME_MAX_LENGTH = 64 };
+
+static bool is_name(const char *text) {
+    size_t length =
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    return length && length <= NAME_MAX_LENGTH && !text[length];
+}
+
 sl_err sl_job_schedule_module_row(struct sl_arena *arena, const char *file,
                                   const struct sl_schedule_module *module,
                                   const struct sl_schedule **out) {
@@ -81,8 +93,12 @@ sl_err sl_job_schedule_module_row(struct sl_arena *arena, const char *file,
                        "version %d and %d bytes. Build it with this program's sluice/schedule.h",
                        file, module->version, module->size, SL_SCHEDULE_MODULE,
                        (int)sizeof *module);
-    if (!module->name || !*module->name || !module->generate)
+    if (!module->name || !module->generate)
         return sl_fail(SL_ERR_INPUT, "%s: sluice_schedule needs a name and a generator", file);
+    if (!is_name(module->name))
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: the name of a schedule has 1 to %d letters, digits and _ . -", file,
+                       NAME_MAX_LENGTH);
     struct own *own = SL_NEW(arena, struct own, 1);
     struct sl_schedule *row = SL_NEW(arena, struct sl_schedule, 1);
     *own = (struct own){module, sl_arena_dup(arena, file, strlen(file))};

@@ -5,22 +5,30 @@
  * size; recomputation on all stages or on none. The simulation chooses among them.
  *
  * A worker holds many micro-batches of many stages, so the tensors at the borders need much memory.
- * Every cut is also tried with borders only where few bytes cross: between the parts of a
- * transformer layer, not within one. */
+ * Every cut is also tried with borders only where few bytes cross, between the parts of a transformer
+ * layer, and with borders only between repeated blocks.
+ *
+ * The shortest longest stage may put the longest stages on one worker: of stages that alternate
+ * between attention and MLP, a worker may get MLPs only. So every cut is also tried with borders
+ * moved until the workers have nearly equal times. */
 #include "planners/parts.h"
 
 #include <string.h>
+
+enum borders { ALL_BORDERS, NARROW_BORDERS, BLOCK_BORDERS, BORDER_KINDS };
 
 struct virtual_stages {
     struct sl_search_pool *pool;
     const struct sl_schedule *row;
     int *order, *stage_of, *width; /* [units] */
     bool *recompute;               /* [units] */
-    bool *narrow;                  /* [units] may a stage begin at this position of the order? */
-    bool only_narrow;
-    int *piece_of;     /* [position] units between two borders are one piece */
-    int64_t *piece_ns; /* [pieces] */
-    int *run_of;       /* [pieces] */
+    enum borders borders;
+    bool *narrow;                /* [position] few bytes cross the border before it */
+    int *piece_of;               /* [position] units between two borders are one piece */
+    int64_t *piece_ns;           /* [pieces] */
+    int *run_of;                 /* [pieces] */
+    int64_t *stage_ns, *rank_ns; /* [units] */
+    int *begin;                  /* [units + 1] first piece of a stage */
     int piece_count;
 };
 
@@ -51,12 +59,22 @@ static void find_narrow(struct sl_arena *arena, struct virtual_stages *v) {
     }
 }
 
+/* May a stage begin at this position of the order? */
+static bool is_border(const struct virtual_stages *v, int i) {
+    const struct sl_unit *units = v->pool->query->problem->units;
+    if (v->borders == BLOCK_BORDERS && i) {
+        int before = units[v->order[i - 1]].block, here = units[v->order[i]].block;
+        return before != here || here < 0;
+    }
+    return !i || v->borders == ALL_BORDERS || v->narrow[i];
+}
+
 static void find_pieces(struct virtual_stages *v, int size) {
     const struct sl_problem *p = v->pool->query->problem;
     const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
     v->piece_count = 0;
     for (int i = 0; i < p->unit_count; i++) {
-        if (!i || !v->only_narrow || v->narrow[i])
+        if (is_border(v, i))
             v->piece_ns[v->piece_count++] = 0;
         const struct sl_unit_time *own = &t[v->order[i]];
         v->piece_of[i] = v->piece_count - 1;
@@ -93,7 +111,6 @@ static void halve(struct virtual_stages *v) {
 
 /* Exactly so many stages, the longest as short as it can be. */
 static bool cut_exactly(struct virtual_stages *v, int size, int stages) {
-    const struct sl_problem *p = v->pool->query->problem;
     int64_t low = 0, high = 0;
     find_pieces(v, size);
     if (stages > v->piece_count)
@@ -106,9 +123,65 @@ static bool cut_exactly(struct virtual_stages *v, int size, int stages) {
     }
     for (int count = runs(v, high); count < stages; count++)
         halve(v);
-    for (int i = 0; i < p->unit_count; i++)
-        v->stage_of[v->order[i]] = v->run_of[v->piece_of[i]];
     return true;
+}
+
+static void take_cut(struct virtual_stages *v) {
+    for (int i = 0; i < v->pool->query->problem->unit_count; i++)
+        v->stage_of[v->order[i]] = v->run_of[v->piece_of[i]];
+}
+
+/* The place of a stage in its pipeline; of crossing pipelines that of its first replica. */
+static int rank_of(const struct virtual_stages *v, const struct sl_candidate *c, int stage) {
+    int last = c->stage_count - 1;
+    switch (v->row->layout) {
+    case SL_LAYOUT_V: return stage < c->ranks ? stage : last - stage;
+    case SL_LAYOUT_CROSS: return stage <= last / 2 ? stage : last - stage; /* a pair of workers */
+    default: return stage % c->ranks;
+    }
+}
+
+/* Moves a piece from one of two neighbours to the other if squares of times then sum up to less. */
+static bool move_border(struct virtual_stages *v, const struct sl_candidate *c, int border,
+                        bool back) {
+    int at = v->begin[border] - back, from = border - back, to = border - 1 + back;
+    int x = rank_of(v, c, from), y = rank_of(v, c, to);
+    double moved = (double)v->piece_ns[at], gain;
+    bool alone = v->begin[from + 1] - v->begin[from] < 2;
+    if (alone || x == y)
+        return false;
+    gain = (double)(v->rank_ns[x] - v->rank_ns[y]) + (double)(v->stage_ns[from] - v->stage_ns[to]);
+    if (gain <= 2 * moved) /* of the two sums */
+        return false;
+    v->rank_ns[x] -= v->piece_ns[at];
+    v->rank_ns[y] += v->piece_ns[at];
+    v->stage_ns[from] -= v->piece_ns[at];
+    v->stage_ns[to] += v->piece_ns[at];
+    v->begin[border] += back ? -1 : 1;
+    return true;
+}
+
+/* Moves borders of the cut. False: none moved. */
+static bool level(struct virtual_stages *v, const struct sl_candidate *c) {
+    bool moved = true, any = false;
+    memset(v->stage_ns, 0, sizeof *v->stage_ns * (size_t)c->stage_count);
+    memset(v->rank_ns, 0, sizeof *v->rank_ns * (size_t)c->stage_count);
+    for (int i = v->piece_count - 1; i >= 0; i--) {
+        v->stage_ns[v->run_of[i]] += v->piece_ns[i];
+        v->begin[v->run_of[i]] = i;
+    }
+    v->begin[c->stage_count] = v->piece_count;
+    for (int s = 0; s < c->stage_count; s++)
+        v->rank_ns[rank_of(v, c, s)] += v->stage_ns[s];
+    for (; moved; any |= moved) { /* ends: the sum of squares falls */
+        moved = false;
+        for (int s = 1; s < c->stage_count; s++)
+            moved |= move_border(v, c, s, false) || move_border(v, c, s, true);
+    }
+    for (int s = 0; s < c->stage_count; s++)
+        for (int i = v->begin[s]; i < v->begin[s + 1]; i++)
+            v->run_of[i] = s;
+    return any;
 }
 
 /* ---- candidates ---- */
@@ -148,13 +221,16 @@ static void add_depth(struct virtual_stages *v, struct sl_candidate *c, int chun
             power = n & (n - 1) ? power : n;
         }
     c->stage_count = c->ranks * chunks;
-    for (int narrow = 0; narrow < 2 && most; narrow++) {
-        v->only_narrow = narrow;
+    for (v->borders = 0; v->borders < BORDER_KINDS && most; v->borders++) {
         if (!cut_exactly(v, c->size, c->stage_count))
             return;
-        add(v, c, most);
-        if (power && power != most)
-            add(v, c, power);
+        for (bool more = true, levelled = false; more; levelled = true) {
+            take_cut(v);
+            add(v, c, most);
+            if (power && power != most)
+                add(v, c, power);
+            more = !levelled && level(v, c);
+        }
     }
 }
 
@@ -213,6 +289,9 @@ void sl_planners_add_virtual(struct sl_search_pool *pool,
                                .piece_of = SL_NEW(&arena, int, p->unit_count + 1),
                                .piece_ns = SL_NEW(&arena, int64_t, p->unit_count + 1),
                                .run_of = SL_NEW(&arena, int, p->unit_count + 1),
+                               .stage_ns = SL_NEW(&arena, int64_t, p->unit_count + 1),
+                               .rank_ns = SL_NEW(&arena, int64_t, p->unit_count + 1),
+                               .begin = SL_NEW(&arena, int, p->unit_count + 2),
                                .recompute = SL_NEW(&arena, bool, p->unit_count + 1)};
     SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, v.order));
     find_narrow(&arena, &v);

@@ -2,6 +2,7 @@
 #include "schedules/gen.h"
 
 #include "lower/lower.h"
+#include "schedules/given.h"
 
 #include <string.h>
 
@@ -179,7 +180,8 @@ sl_err sl_schedules_build(struct sl_arena *arena, const struct sl_plan *plan,
     struct sl_sched *passes, *lowered = NULL;
     sl_err err;
     SL_TRY_OUT(sl_schedules_generate(&scratch, plan, opts, &passes));
-    SL_TRY_OUT(sl_lower_passes(arena, passes, &lowered));
+    SL_TRY_OUT(
+        sl_schedules_given_explain(opts->row, plan, sl_lower_passes(arena, passes, &lowered)));
     /* what the result still points to in the scratch arena */
     lowered->micros =
         sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);

@@ -211,6 +211,25 @@ const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row) 
     return row && row->segments == segments ? row->own : NULL;
 }
 
+static bool has_edge(const struct sl_plan *plan, const struct sl_edge *edge) {
+    for (int e = 0; e < plan->edge_count; e++)
+        if (plan->edges[e].from == edge->from && plan->edges[e].to == edge->to)
+            return true;
+    return false;
+}
+
+sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl_plan *plan,
+                                  sl_err err) {
+    const struct sl_sched *given = sl_schedules_given_passes(row);
+    for (int e = 0; given && err == SL_ERR_REFUSED && e < plan->edge_count; e++)
+        if (!has_edge(given->plan, &plan->edges[e]))
+            return sl_err_context(
+                err, "the model sends from stage %s to %s, schedule '%s' has no such edge",
+                plan->stages[plan->edges[e].from].name, plan->stages[plan->edges[e].to].name,
+                given->name);
+    return err;
+}
+
 struct sl_sched sl_schedules_given_on(const struct sl_schedule *row, const struct sl_plan *plan) {
     const struct sl_sched *given = row->own;
     struct sl_sched on = *given;

@@ -18,6 +18,10 @@ SL_MUST_CHECK sl_err sl_schedules_given_row(struct sl_arena *arena, const struct
                                             const struct sl_schedule **out);
 /* The passes of such a row; NULL for a row of the registry, and for NULL. */
 const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row);
+/* What lowering says about such passes on `plan`, and which edge of the plan the file does not have:
+ * it may have been written for other stages. Returns `err`. */
+sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl_plan *plan,
+                                  sl_err err);
 /* The same passes as a schedule of `plan`, for a file (sl_sched_write). The row takes the plan. */
 struct sl_sched sl_schedules_given_on(const struct sl_schedule *row, const struct sl_plan *plan);
 

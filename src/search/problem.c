@@ -41,8 +41,9 @@ struct builder {
     const struct sl_precision *precision;
     struct sl_arena *arena;
     struct sl_problem *p;
-    int *unit_of; /* [forward node] */
-    int *source;  /* [value] whose memory it uses */
+    int *unit_of;  /* [forward node] */
+    int *block_of; /* [forward node] as in sl_unit */
+    int *source;   /* [value] whose memory it uses */
     struct sl_unit *units;
     int *
         fine_of; /* [forward node] units of a profile; the units of a problem are unions of these */
@@ -78,6 +79,7 @@ static void fill_units(struct builder *b, int count) {
     }
     for (int u = 0; u < count; u++) {
         const struct sl_node *node = &graph->nodes.at[b->units[u].nodes[0]];
+        b->units[u].block = b->block_of[b->units[u].nodes[0]];
         b->units[u].name = sl_arena_printf(b->arena, "%s%s%s", node->scope, *node->scope ? "." : "",
                                            node->op->name);
     }
@@ -332,18 +334,16 @@ enum { UNITS_MAX = 4096 };
 /* Groups of nodes that no stage border may cut; with whole_layers also repeated blocks. */
 static void find_units(struct builder *b) {
     const struct sl_problem_spec *spec = b->spec;
-    int nodes = spec->graph->forward_count, *keep = NULL;
+    int nodes = spec->graph->forward_count, *keep;
+    struct sl_blocks blocks;
+    b->block_of = SL_NEW(b->arena, int, nodes + 1);
+    sl_graph_blocks(b->arena, spec->graph, &blocks);
+    sl_graph_blocks_keep(&blocks, nodes, b->block_of);
     b->unit_of = SL_NEW(b->arena, int, nodes + 1);
     b->fine_of = SL_NEW(b->arena, int, nodes + 1);
     b->fine_count = sl_pass_units(b->arena, spec->graph, spec->has_kernel, b->fine_of);
-    if (spec->whole_layers) {
-        struct sl_blocks blocks;
-        keep = SL_NEW(b->arena, int, nodes + 1);
-        sl_graph_blocks(b->arena, spec->graph, &blocks);
-        sl_graph_blocks_keep(&blocks, nodes, keep);
-    }
-    b->p->unit_count =
-        sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, keep, b->unit_of);
+    b->p->unit_count = sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel,
+                                          spec->whole_layers ? b->block_of : NULL, b->unit_of);
     if (b->p->unit_count <= UNITS_MAX)
         return;
     keep = SL_NEW(b->arena, int, nodes + 1);

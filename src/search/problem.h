@@ -21,6 +21,7 @@ struct sl_unit {
     const char *name; /* scope and op of its first node, for reports */
     const int *nodes; /* of the graph, ascending; NULL without a graph */
     int node_count;
+    int block; /* equal for the units of a repeated block of the model; -1: in none */
     int64_t params, grads, state; /* bytes */
     double stash;                 /* bytes per sample from F to the backward pass */
     double work;                  /* bytes per sample of workspace */

@@ -31,6 +31,13 @@ for file in lifo.csv loop.csv zb.sched passes.sched comms.csv; do
     "$SLUICE" report --schedule $file -o $file.svg 2>err || fail "report $file"
 done
 
+# torch takes losses in the order of forwards: another order is no file for its runtime.
+printf '0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1F2,1B2,1F1,1B1,1B0\n' >late.csv
+"$SLUICE" sched --schedule late.csv -o again.csv >out 2>err || fail "sched late.csv"
+grep -q "the last stage runs micro-batch 1 after 2: torch" err || fail "no warning: $(cat err)"
+"$SLUICE" sched --schedule lifo.csv -o again.csv >out 2>err || fail "sched lifo.csv"
+! grep -q torch err || fail "a warning: $(cat err)"
+
 # Every schedule of torch (tests/fixtures/make_torch_csv.py), in both dialects.
 torch=0
 for file in "$SRC_DIR"/tests/fixtures/torch_csv/*_p[23]_*.csv; do
@@ -49,6 +56,14 @@ refuse 3 "missing.sched" train "${model[@]}" --schedule missing.sched --steps 1
 "$SLUICE" train "${model[@]}" --stages 4 --micro 6 --batch 6 --steps 1 --out plan 2>err
 refuse 1 "is for 3 stages on 3 workers, the plan has 4 on 4" \
     train "${model[@]}" --schedule zb.sched --plan plan/plan.plan --steps 1
+
+# A file for stages that the model does not have: the order of the passes cannot work.
+printf '%s\n' 'sluice-sched 1' 'workers 2' 'stage a width 1 micro 1 on 0' 'stage b width 1 micro 1 on 1' \
+    'program "apart" rule sync passes' 'samples 2 last 2 iters 1 reps 1' 'worker 0' period 'F a 0' 'B a 0' 'F a 1' 'B a 1' \
+    'worker 1' period 'F b 1' 'B b 1' 'F b 0' 'B b 0' >apart.sched
+"$SLUICE" verify apart.sched >out 2>err || fail "verify apart.sched"
+refuse 1 "the model sends from stage s0 to s1, schedule 'apart' has no such edge: deadlock" \
+    check "${model[@]}" --schedule apart.sched --steps 1
 
 # `plan` cuts the model for the file; the plan names it.
 "$SLUICE" plan "${model[@]}" --machine 1x4:mem=4G,intra=10GB/s --batch 12 --schedule zb.sched -o cut.plan >out 2>err || fail "plan"

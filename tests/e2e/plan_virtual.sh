@@ -46,9 +46,17 @@ rc=0
 "$SLUICE" plan mmt --set L=2 --machine "$machine" --batch 8 --schedule interleaved 2>why || rc=$?
 { [ $rc = 1 ] && grep -q 'needs a chain' why; } || fail "branches: exit $rc, $(cat why)"
 
-# A 70B llama on 64 GPUs.
+# A 70B llama on 64 GPUs. More freedom is not worse: cuts between whole layers are among all cuts.
 [ "${SL_PRESET:-release}" = release ] || exit 0
-"$SLUICE" plan llama --set V=128256,T=8192,L=80,C=8192,H=64,K=8,F=28672 --machine h100-x32 --devices 64 --dtype bf16 \
-    --batch 256 --schedule interleaved -o 70b.plan >70b.txt || fail "70B"
-grep -q '^layout  .* with [2-9] stages each' 70b.txt || fail "70B: $(grep ^layout 70b.txt)"
-[ "$(awk '/^stage/' 70b.plan | wc -l)" -gt 64 ] || fail "70B: one stage per worker"
+sizes=V=128256,T=8192,L=80,C=8192,H=64,K=8,F=28672
+llama=(plan llama --set "$sizes" --machine h100-x32 --devices 64 --dtype bf16
+    --batch 256 --schedule interleaved)
+"$SLUICE" "${llama[@]}" -o 70b.plan >70b.txt || fail "70B"
+read -r ranks each <<<"$(sed -n 's/^layout  *\([0-9]*\) ranks with \([2-9]\) stages each.*/\1 \2/p' 70b.txt)"
+[ -n "$each" ] || fail "70B: $(grep ^layout 70b.txt)"
+[ "$(grep -c '^stage' 70b.plan)" = $((ranks * each)) ] || fail "70B: not $ranks x $each stages"
+grep -q "^sizes \"$sizes,base=500000," 70b.plan || fail "70B: $(grep ^sizes 70b.plan)"
+"$SLUICE" "${llama[@]}" --whole-layers >layers.txt || fail "70B, whole layers"
+step() { awk '/^step/ {print $2 * ($3 == "ms" ? 1 : 1000)}' "$1"; }
+awk -v all="$(step 70b.txt)" -v layers="$(step layers.txt)" 'BEGIN {exit !(all <= 1.01 * layers)}' ||
+    fail "70B: $(step 70b.txt) ms, between whole layers $(step layers.txt) ms"

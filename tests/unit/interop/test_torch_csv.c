@@ -224,11 +224,35 @@ static void cannot_be_written(void **state) {
     }
 }
 
+/* torch takes its losses in the order of the last stage's forwards. */
+static void losses_in_order(void **state) {
+    static const struct {
+        const char *text;
+        int micro, after; /* -1: in order */
+    } cases[] = {{"0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0", -1, -1},
+                 {"0F2,0F0,0F1,0B0,0B1,0B2\n1F0,1F1,1F2,1B0,1B1,1B2", -1, -1},
+                 {"0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1F2,1B2,1F1,1B1,1B0", 1, 2}};
+    (void)state;
+    for (int i = 0; i < SL_COUNT(cases); i++) {
+        struct sl_arena arena = {0};
+        struct sl_sched *sched;
+        int32_t micro = -1, after = -1;
+        assert_int_equal(sl_interop_torch_csv_read(&arena, "t.csv", cases[i].text,
+                                                   strlen(cases[i].text), &sched),
+                         SL_OK);
+        assert_int_equal(sl_interop_torch_csv_pairs_losses(sched, &micro, &after),
+                         cases[i].micro < 0);
+        assert_int_equal(micro, cases[i].micro);
+        assert_int_equal(after, cases[i].after);
+        sl_arena_free(&arena);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(torch_files),       cmocka_unit_test(counted_from_1),
         cmocka_unit_test(old_names),         cmocka_unit_test(refused),
-        cmocka_unit_test(cannot_be_written),
+        cmocka_unit_test(cannot_be_written), cmocka_unit_test(losses_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
