@@ -8,7 +8,12 @@ endif()
 install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" OPTIONAL
     FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models" OPTIONAL)
-install(FILES python/sluice.py DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/python")
+install(DIRECTORY python/sluice DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/python"
+    FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+install(FILES docs/c-api.md docs/python.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs/api DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    FILES_MATCHING PATTERN "*.c" PATTERN "*.py")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 foreach(module IN ITEMS mpi cuda)
     if(TARGET sluice_${module})

@@ -71,8 +71,10 @@ make_deb() {
         fi
     done
     mkdir -p "$tree/DEBIAN" "$tree/usr/lib/python3/dist-packages"
-    mv "$tree/usr/share/sluice/python/sluice.py" "$tree/usr/lib/python3/dist-packages/"
+    mv "$tree/usr/share/sluice/python/sluice" "$tree/usr/lib/python3/dist-packages/"
     rmdir "$tree/usr/share/sluice/python"
+    # The loader searches /usr/lib anyway.
+    find "$tree/usr" -name sluice.pc -exec sed -i 's/ -Wl,-rpath,[^ ]*//' {} +
     mv "$tree/usr/share/doc/sluice/LICENSE" "$tree/usr/share/doc/sluice/copyright"
     mpi=$(find "$tree/usr" -name libsluice_mpi.so)
     [ -z "$mpi" ] || suggests="$suggests, $(depends_of "$mpi" | sed 's/libc6[^,]*,* *//'), mpi-default-bin"

@@ -115,8 +115,8 @@ SL_API sl_err sl_trainer_evaluate(struct sl_trainer *trainer, struct sl_evaluati
 enum sl_tensor_kind {
     SL_TENSOR_WEIGHT,
     SL_TENSOR_STATISTIC, /* a running statistic of the model */
-    SL_TENSOR_OPTIMIZER, /* state of the optimizer: "WEIGHT@m" */
-    SL_TENSOR_GRADIENT,  /* of the last step: "WEIGHT@gradient"; read only */
+    SL_TENSOR_OPTIMIZER, /* state of the optimizer: "WEIGHT:exp_avg" */
+    SL_TENSOR_GRADIENT,  /* of the last step: "WEIGHT:gradient"; read only */
 };
 enum { SL_TENSOR_RANK = 8 };
 /* Set `size`; later versions add fields at the end. The name is valid until close. */

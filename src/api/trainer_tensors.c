@@ -22,7 +22,7 @@ sl_err sl_api_gradients_open(struct sl_trainer *t) {
     for (size_t i = 0; i < count; i++) {
         const struct sl_param *param = &graph->params.at[i];
         int64_t numel = sl_graph_shape_numel(&sl_graph_value(graph, param->value)->shape, 1);
-        t->grad_names[i] = sl_arena_printf(&t->arena, "%s@gradient", param->name);
+        t->grad_names[i] = sl_arena_printf(&t->arena, "%s:gradient", param->name);
         t->gradients[i] = sl_realloc(NULL, (size_t)numel * sizeof **t->gradients);
     }
     return SL_OK;

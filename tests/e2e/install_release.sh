@@ -17,7 +17,7 @@ prefix="$work/moved prefix"
 version=$("$prefix/bin/sluice" --version)
 version=${version#sluice }
 lib=$(dirname "$(find "$prefix" -name libsluice.so)")
-export LD_LIBRARY_PATH=$lib
+unset LD_LIBRARY_PATH
 
 readelf -d "$lib/libsluice.so" | grep -q "SONAME.*\[libsluice\.so\.${version%.*}\]" || fail "SONAME"
 odd=$(nm -D --defined-only "$lib/libsluice.so" | awk '$3 !~ /^(sl_|SLUICE_)/ { print $3 }')
@@ -62,7 +62,17 @@ for example in "$SRC_DIR"/examples/*.c; do
     # shellcheck disable=SC2046
     cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$example" -o "$work/example" \
         $(pkg-config --cflags --libs sluice)
-    "$work/example" >"$work/example.log" || { cat "$work/example.log" && fail "$example"; }
+    (cd "$work" && ./example >"$work/example.log") || { cat "$work/example.log" && fail "$example"; }
+done
+diff -r "$SRC_DIR/examples" "$prefix/share/doc/sluice/examples" || fail "examples are not installed"
+# Each header alone, as C11 and as C++.
+for header in "$prefix"/include/sluice.h "$prefix"/include/sluice/*.h; do
+    printf '#include "%s"\nextern int used;\n' "$header" >"$work/one.c"
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only "$work/one.c" || fail "C: $header"
+    if command -v c++ >/dev/null; then
+        cp "$work/one.c" "$work/one.cc"
+        c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only "$work/one.cc" || fail "C++: $header"
+    fi
 done
 message=$("$prefix/bin/sluice" model gpt2 --set H=7 2>&1) || true
 [[ $message == *"$prefix/share/sluice/models/gpt2.model:"* ]] || fail "models are not found beside the binary: $message"

@@ -75,6 +75,19 @@ done
 dpkg --root="$work/root" --force-script-chrootless --no-triggers -r sluice >"$work/log" 2>&1 || { cat "$work/log" && fail "dpkg -r"; }
 [ ! -e "$work/root/usr/bin/sluice" ] || fail "removed, and still there"
 
+# Examples and Python package out of the Debian package.
+dpkg -x "$deb" "$work/x"
+lib=$(dirname "$(find "$work/x" -name libsluice.so)")
+for example in "$work"/x/usr/share/doc/sluice/examples/*.c; do
+    # shellcheck disable=SC2046
+    cc -std=c11 -Werror "$example" -o "$work/example" $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs sluice)
+    (cd "$work" && LD_LIBRARY_PATH=$lib ./example >/dev/null) || fail "$example of the package"
+done
+if [ -x /usr/bin/python3 ]; then
+    (cd "$work" && PYTHONPATH=$work/x/usr/lib/python3/dist-packages /usr/bin/python3 -c \
+        'import sluice; print(sluice.train("mlp", steps=2).losses)') >/dev/null || fail "import sluice from the package"
+fi
+
 # The tarball in a root with libc only.
 tarball=$("$SRC_DIR/tools/package.sh" tarball "$work/dist")
 new_root "$work/bare"

@@ -268,19 +268,19 @@ static void test_gradients(void **state) {
     float grad[42];
     must(sl_trainer_open(t));
     assert_int_equal(sl_trainer_tensor_count(t), 6); /* SGD has no state */
-    refused(sl_trainer_get_tensor(t, "fc1.w@gradient", grad, 42), SL_ERR_USAGE, "before a step");
+    refused(sl_trainer_get_tensor(t, "fc1.w:gradient", grad, 42), SL_ERR_USAGE, "before a step");
     struct weights before = weights_of(t);
     must(sl_trainer_run(t, 1));
     struct weights after = weights_of(t);
-    must(sl_trainer_get_tensor(t, "fc1.w@gradient", grad, 42));
+    must(sl_trainer_get_tensor(t, "fc1.w:gradient", grad, 42));
     for (int i = 0; i < 42; i++)
         assert_true(fabs((double)(before.w1[i] - 0.02F * grad[i] - after.w1[i])) < 1e-6);
     struct sl_tensor tensor = {.size = sizeof tensor};
     must(sl_trainer_tensor(t, 5, &tensor));
-    assert_string_equal(tensor.name, "fc2.w@gradient");
+    assert_string_equal(tensor.name, "fc2.w:gradient");
     assert_true(tensor.kind == SL_TENSOR_GRADIENT && tensor.rank == 2 && tensor.dim[0] == 3 &&
                 tensor.count == 18);
-    refused(sl_trainer_set_tensor(t, "fc1.w@gradient", grad, 42), SL_ERR_REFUSED, "only be read");
+    refused(sl_trainer_set_tensor(t, "fc1.w:gradient", grad, 42), SL_ERR_REFUSED, "only be read");
     sl_trainer_close(t);
 }
 
