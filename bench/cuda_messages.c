@@ -172,7 +172,7 @@ static int run_rank(const struct sl_transport *row, const struct sl_comm_job *jo
 static int run_two(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
-    struct sl_comm_job job = {.ranks = 2, .key = 77, .timeout_ns = 60000000000};
+    struct sl_comm_job job = {.ranks = 2, .has_key = true, .timeout_ns = 60000000000};
     int status = 0;
     job.meet_fd = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(job.meet_fd, (struct sockaddr *)&at, length) != 0 || listen(job.meet_fd, 4) != 0 ||

@@ -118,7 +118,7 @@ static double live(double seconds) {
         ranks[i].job = (struct sl_comm_job){.rank = i,
                                             .ranks = RANKS,
                                             .meet_fd = i ? -1 : fd,
-                                            .key = 77,
+                                            .has_key = true,
                                             .timeout_ns = 60000000000};
         snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
         if (pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]) != 0)

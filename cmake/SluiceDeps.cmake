@@ -1,6 +1,6 @@
 # Libraries. Required: libm, threads, xxhash, zlib. All others are optional.
 #
-# SL_FEATURES lists what was found (x86 hwloc cuda onnx). A source called foo_<feature>.c is
+# SL_FEATURES lists what was found (x86 hwloc sodium cuda onnx). A source called foo_<feature>.c is
 # compiled only with the feature, foo_no<feature>.c only without it, so that no function needs an
 # #ifdef. SL_HAVE_<FEATURE> is defined to 1 or 0 as well.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -47,7 +47,7 @@ foreach(dep IN ITEMS "xxhash|xxhash.h|xxhash|libxxhash-dev" "zlib|zlib.h|z|zlib1
 endforeach()
 
 set(SL_FEATURES "")
-set(SL_KNOWN_FEATURES x86 hwloc cuda onnx)
+set(SL_KNOWN_FEATURES x86 hwloc cuda onnx sodium)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND SL_FEATURES x86)
 endif()
@@ -57,6 +57,14 @@ if(SL_WITH_HWLOC)
         list(APPEND SL_FEATURES hwloc)
         target_link_libraries(sluice_deps INTERFACE sl::hwloc)
         target_link_libraries(sluice_deps_static INTERFACE sl::hwloc)
+    endif()
+endif()
+if(SL_WITH_SODIUM)
+    sl_find_c(sodium sodium.h sodium)
+    if(SL_sodium_FOUND)
+        list(APPEND SL_FEATURES sodium)
+        target_link_libraries(sluice_deps INTERFACE sl::sodium)
+        target_link_libraries(sluice_deps_static INTERFACE sl::sodium_static)
     endif()
 endif()
 # ONNX: protobuf-c and its compiler. The generated code is an object library of its own.

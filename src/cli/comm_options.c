@@ -5,6 +5,8 @@
 #include "base/map.h"
 #include "base/version.h"
 #include "cli/job_options.h"
+#include "comm/key.h"
+#include "run/dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +38,19 @@ static void report_exit(void) {
         print_error(sl_err_message());
 }
 
+/* Tasks of srun find the secret of their step in the run directory. */
+static sl_err read_job(const struct sl_args *args, struct sl_comm_job *job) {
+    const char *out = sl_args_text(args, "--out", "");
+    SL_TRY(sl_comm_job_read(getenv, job));
+    job->insecure = sl_args_has(args, "--insecure");
+    job->encrypt = sl_args_has(args, "--encrypt");
+    if (job->has_key || job->insecure || !*job->step || !*out)
+        return SL_OK;
+    if (job->rank == 0)
+        SL_TRY(sl_run_dir_make(out));
+    return sl_comm_key_share(job, out);
+}
+
 sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
     const char *name = sl_args_text(args, "--transport", sl_comm_launched_as(getenv));
     const struct sl_transport *row;
@@ -51,7 +66,7 @@ sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
     struct sl_comm_job job;
     bool mpi = row->has_launcher;
     if (!mpi)
-        SL_TRY(sl_comm_job_read(getenv, &job));
+        SL_TRY(read_job(args, &job));
     SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));
     err = mpi ? sl_comm_check_launcher(*out, getenv) : SL_OK;
     if (err != SL_OK) {
@@ -69,7 +84,11 @@ sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
 
 bool sl_cli_comm_is_root(const struct sl_comm *comm) { return !comm || comm->rank == 0; }
 
-/* --transport may differ: it does not change the work. */
+/* These may differ: they do not change the work. */
+static bool is_free(const char *option) {
+    return strcmp(option, "--transport") == 0 || strcmp(option, "--insecure") == 0;
+}
+
 sl_err sl_cli_comm_agree(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_text text = {0};
     if (!comm)
@@ -77,7 +96,7 @@ sl_err sl_cli_comm_agree(struct sl_comm *comm, const struct sl_args *args) {
     for (int i = 0; i < args->positional_count; i++)
         sl_text_printf(&text, "%s\n", args->positional[i]);
     for (int i = 0; i < args->option_count; i++)
-        if (strcmp(args->option[i]->name, "--transport") != 0)
+        if (!is_free(args->option[i]->name))
             sl_text_printf(&text, "%s %s\n", args->option[i]->name,
                            args->value[i] ? args->value[i] : "");
     sl_text_put(&text, sl_version());

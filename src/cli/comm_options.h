@@ -7,6 +7,8 @@
 
 #define SL_COMM_OPTIONS                                                                            \
     {"--transport", "T", "threads, mpi or tcp (default: set by the launcher)", false},             \
+        {"--encrypt", NULL, "tcp: encrypt the messages between ranks (all ranks or none)", false}, \
+        {"--insecure", NULL, "tcp: connect without a secret, to anybody", false},                  \
         {"--bind", "B", "workers to cores: cores, none (default: cores if half are needed)",       \
          false},                                                                                   \
     {                                                                                              \

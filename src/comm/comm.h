@@ -29,9 +29,9 @@ struct sl_comm {
     const struct sl_transport *row;
     struct sl_gate gate;
     int rank, ranks;
-    bool broken;   /* after settle: a rank did not answer; close ends the job */
-    int64_t bytes; /* memory of the channels and groups of this process */
-    int speaker;   /* rank that prints the error: 0, or the lowest rank that is not lost */
+    bool broken;                /* after settle: a rank did not answer; close ends the job */
+    atomic_int_least64_t bytes; /* memory of the channels and groups of this process */
+    int speaker; /* rank that prints the error: 0, or the lowest rank that is not lost */
     atomic_int_least64_t moved; /* counts arriving messages or bytes: progress */
     /* The transport that carries heartbeats if this one has none; NULL: none, or this one. */
     struct sl_comm *life;

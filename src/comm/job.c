@@ -2,13 +2,15 @@
  * and the rest), or as a task of a Slurm step.
  *
  * srun without an MPI plugin tells each task its number, how many there are and the step's hosts.
- * Rank 0 is task 0, which Slurm puts on the first host. Port and key are computed from the numbers
- * of job and step, so that all tasks get the same ones.
+ * Rank 0 is task 0, which Slurm puts on the first host. The port is computed from the numbers of job
+ * and step, so that all tasks get the same one. These numbers are public: the key is a secret that
+ * rank 0 draws (key.h).
  */
 #include "comm/comm.h"
 
 #include "base/map.h"
 #include "base/text.h"
+#include "comm/key.h"
 #include "comm/tcp_state.h"
 
 #include <stdio.h>
@@ -55,11 +57,24 @@ bool sl_comm_job_is_step(char *(*lookup)(const char *name)) {
     return tasks && strcmp(tasks, "1") != 0 && lookup("SLURM_PROCID");
 }
 
+/* "slurm-4711.0": part of a file name. */
+static sl_err put_step(struct sl_comm_job *job, const char *number, const char *step) {
+    number = number ? number : "0";
+    step = step ? step : "0";
+    if (strspn(number, "0123456789_") != strlen(number) ||
+        strspn(step, "0123456789") != strlen(step) ||
+        strlen(number) + strlen(step) > sizeof job->step - 16)
+        return sl_fail(SL_ERR_USAGE, "SLURM_JOB_ID, SLURM_STEP_ID: '%s' and '%s' are no numbers",
+                       number, step);
+    snprintf(job->step, sizeof job->step, "slurm-%s.%s", number, step);
+    return SL_OK;
+}
+
 static sl_err read_step(char *(*lookup)(const char *name), struct sl_comm_job *job) {
     const char *number = lookup("SLURM_JOB_ID"), *step = lookup("SLURM_STEP_ID");
-    const char *hosts = lookup("SLURM_STEP_NODELIST");
+    const char *hosts = lookup("SLURM_STEP_NODELIST"), *nodes = lookup("SLURM_STEP_NUM_NODES");
     int64_t rank = 0, ranks = 1;
-    char host[256], name[128];
+    char host[256];
     SL_TRY(read_number(lookup("SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS", 1, TCP_RANKS_MAX,
                        &ranks));
     SL_TRY(read_number(lookup("SLURM_PROCID"), "SLURM_PROCID", 0, ranks - 1, &rank));
@@ -68,12 +83,12 @@ static sl_err read_step(char *(*lookup)(const char *name), struct sl_comm_job *j
                        "SLURM_STEP_NODELIST: '%s' names no host; set SLUICE_RANK, SLUICE_RANKS and "
                        "SLUICE_MEET=HOST:PORT instead",
                        hosts ? hosts : "");
-    snprintf(name, sizeof name, "slurm %s.%s", number ? number : "", step ? step : "");
+    SL_TRY(put_step(job, number, step));
     job->rank = (int)rank;
     job->ranks = (int)ranks;
-    job->anywhere = true;
-    job->key = sl_hash(name, strlen(name));
-    snprintf(job->meet, sizeof job->meet, "%s:%d", host, FIRST_PORT + (int)(job->key % PORTS));
+    job->many_hosts = !nodes || strcmp(nodes, "1") != 0;
+    snprintf(job->meet, sizeof job->meet, "%s:%d", host,
+             FIRST_PORT + (int)(sl_hash(job->step, strlen(job->step)) % PORTS));
     return SL_OK;
 }
 
@@ -94,7 +109,8 @@ static sl_err read_launch(char *(*lookup)(const char *name), struct sl_comm_job 
 }
 
 sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_comm_job *job) {
-    const char *key = lookup("SLUICE_KEY"), *meet = lookup("SLUICE_MEET");
+    const char *key = lookup("SLUICE_KEY"), *file = lookup("SLUICE_KEY_FILE");
+    const char *meet = lookup("SLUICE_MEET");
     int64_t timeout_s = 60;
     *job = (struct sl_comm_job){.meet_fd = -1};
     SL_TRY(read_number(lookup("SLUICE_PATIENCE"), "SLUICE_PATIENCE", 1, 86400, &timeout_s));
@@ -104,7 +120,9 @@ sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_comm_job *j
     else
         SL_TRY(read_launch(lookup, job));
     if (key)
-        job->key = sl_hash(key, strlen(key));
+        SL_TRY(sl_comm_key_set(job, key, strlen(key), "SLUICE_KEY"));
+    else if (file)
+        SL_TRY(sl_comm_key_read(job, file));
     if (meet && snprintf(job->meet, sizeof job->meet, "%s", meet) >= (int)sizeof job->meet)
         return sl_fail(SL_ERR_USAGE, "SLUICE_MEET: more than %d characters",
                        (int)sizeof job->meet - 1);

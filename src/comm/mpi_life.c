@@ -24,7 +24,7 @@ enum { ADDRESSES_MAX = 16, RANKS_MAX = 256, TRY_MS = 2000 };
 
 /* The broadcast of rank 0. */
 struct place {
-    uint64_t key;
+    unsigned char key[SL_COMM_KEY];
     int32_t port, count; /* 0: no heartbeats */
     struct in_addr at[ADDRESSES_MAX];
 };
@@ -54,7 +54,7 @@ static int listen_here(bool one_host, struct place *place) {
         return -1;
     if (bind(fd, (struct sockaddr *)&at, length) != 0 || listen(fd, 4 * RANKS_MAX) != 0 ||
         getsockname(fd, (struct sockaddr *)&at, &length) != 0 ||
-        getrandom(&place->key, sizeof place->key, 0) != (ssize_t)sizeof place->key) {
+        getrandom(place->key, sizeof place->key, 0) != (ssize_t)sizeof place->key) {
         close(fd);
         return -1;
     }
@@ -111,8 +111,9 @@ static sl_err meet(struct mpi_comm *comm, const struct place *place, struct in_a
     struct sl_comm_job job = {.rank = base->rank,
                               .ranks = base->ranks,
                               .meet_fd = fd,
-                              .key = place->key,
+                              .has_key = true,
                               .timeout_ns = 20000000000};
+    memcpy(job.key, place->key, sizeof job.key);
     inet_ntop(AF_INET, &at, text, sizeof text);
     snprintf(job.meet, sizeof job.meet, "%s:%d", text, place->port);
     SL_TRY(sl_comm_transport_find("tcp", &tcp));

@@ -75,7 +75,7 @@ static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
     if (stray->head.size_bytes)
         memcpy(in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
     sl_comm_tcp_finish(comm, in->op, stray->head.size_bytes);
-    sl_comm_tcp_free_stray(stray);
+    sl_comm_tcp_free_stray(&comm->peers[from], stray);
     free(in);
     return SL_OK;
 }
@@ -158,7 +158,8 @@ static const struct sl_post_row post_row = {
 
 /* ---- start and end ---- */
 
-void sl_comm_tcp_free_stray(struct tcp_stray *stray) {
+void sl_comm_tcp_free_stray(struct tcp_peer *peer, struct tcp_stray *stray) {
+    peer->stray_bytes -= (int64_t)sizeof *stray + stray->room;
     free(stray->bytes);
     free(stray);
 }
@@ -185,8 +186,9 @@ void sl_comm_tcp_free_peer(struct tcp_peer *peer) {
         struct tcp_stray *stray = peer->stray;
         peer->stray = stray->next;
         free(stray->in);
-        sl_comm_tcp_free_stray(stray);
+        sl_comm_tcp_free_stray(peer, stray);
     }
+    sl_comm_tcp_seal_close(peer->seal);
     free(peer->reading);
     free(peer->state);
     if (peer->got >= (int64_t)sizeof peer->head && peer->head.kind > TCP_SYNC)
@@ -206,17 +208,20 @@ static void free_comm(struct tcp_comm *comm) {
 
 static sl_err meet(struct tcp_comm *comm, const struct sl_comm_job *job) {
     struct sl_arena arena = {0};
-    int *fds = SL_NEW(&arena, int, job->ranks);
-    struct sl_comm_tcp_who *who = SL_NEW(&arena, struct sl_comm_tcp_who, job->ranks);
-    sl_err err = sl_comm_tcp_meet(job, fds, who);
+    struct sl_comm_tcp_link *links = SL_NEW(&arena, struct sl_comm_tcp_link, job->ranks);
+    unsigned char key[SL_COMM_KEY];
+    sl_err err = sl_comm_tcp_meet(job, links, key);
     comm->post.base.rank = job->rank;
     comm->post.base.ranks = job->ranks;
     comm->peers = calloc((size_t)job->ranks, sizeof *comm->peers);
     if (!comm->peers)
         sl_out_of_memory((size_t)job->ranks * sizeof *comm->peers);
     for (int r = 0; r < job->ranks; r++) {
-        comm->peers[r] = (struct tcp_peer){.fd = err == SL_OK ? fds[r] : -1, .who = who[r]};
+        comm->peers[r] = (struct tcp_peer){.fd = links[r].fd, .who = links[r].who};
         comm->peers[r].out_end = &comm->peers[r].out;
+        if (err == SL_OK && job->encrypt && links[r].fd >= 0)
+            err =
+                sl_comm_tcp_seal_open(key, &links[r].nonces, links[r].calls, &comm->peers[r].seal);
     }
     sl_arena_free(&arena);
     return err;
@@ -228,6 +233,7 @@ static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
     *comm = (struct tcp_comm){.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 1},
                                        .row = &post_row,
                                        .last_tag = INT_MAX},
+                              .early_bytes = (int64_t)256 << 20,
                               .poll_fd = -1,
                               .wake_fd = -1,
                               .lost = -1,

@@ -63,7 +63,8 @@ void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank) {
             {(char *)&out->head + HEAD - head_left, (size_t)head_left},
             {(char *)(uintptr_t)out->bytes + payload, (size_t)(out->head.size_bytes - payload)}};
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-        ssize_t put = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t put = peer->seal ? sl_comm_tcp_seal_send(peer->seal, peer->fd, parts)
+                                 : sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
@@ -111,16 +112,27 @@ static struct tcp_in *take_in(struct tcp_peer *peer, int tag) {
 }
 
 static void add_stray(struct tcp_peer *peer, struct tcp_stray *stray) {
+    peer->stray_bytes += (int64_t)sizeof *stray;
     struct tcp_stray **at = &peer->stray;
     while (*at)
         at = &(*at)->next;
     *at = stray;
 }
 
+/* A channel may be two rings ahead (post_channel.c); the rest is for messages before channels open. */
+static sl_err check_early(struct tcp_comm *comm, int rank) {
+    int64_t bytes = comm->peers[rank].stray_bytes;
+    if (bytes <= comm->early_bytes + 2 * atomic_load(&comm->post.base.bytes))
+        return SL_OK;
+    return sl_fail(SL_ERR_PEER, "rank %d has sent %lld bytes that no worker here expects", rank,
+                   (long long)bytes);
+}
+
 /* Where the payload of a message goes. */
 static sl_err place_message(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     const struct tcp_head *head = &peer->head;
+    sl_err err = SL_OK;
     pthread_mutex_lock(&comm->lock);
     peer->reading = take_in(peer, head->tag);
     if (!peer->reading) {
@@ -128,6 +140,7 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
         if (peer->straying) {
             *peer->straying = (struct tcp_stray){.head = *head};
             add_stray(peer, peer->straying);
+            err = check_early(comm, rank);
         }
     } else {
         peer->into = peer->reading->bytes;
@@ -141,17 +154,25 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     if (peer->reading && peer->reading->room < head->size_bytes)
         return sl_fail(SL_ERR_PEER, "rank %d sent %lld bytes where %lld are expected", rank,
                        (long long)head->size_bytes, (long long)peer->reading->room);
-    return SL_OK;
+    return err;
 }
 
 /* Grow the buffer of an early message. */
-static sl_err grow_stray(struct tcp_peer *peer) {
+static sl_err grow_stray(struct tcp_comm *comm, int rank) {
+    struct tcp_peer *peer = &comm->peers[rank];
     struct tcp_stray *stray = peer->straying;
     int64_t size = peer->head.size_bytes, have = peer->got - HEAD;
     if (!stray || have < stray->room || have == size)
         return SL_OK;
     int64_t room = stray->room ? 2 * stray->room : STRAY_FIRST;
     room = room < size ? room : size;
+    pthread_mutex_lock(&comm->lock);
+    peer->stray_bytes += room - stray->room;
+    sl_err err = check_early(comm, rank);
+    if (err != SL_OK)
+        peer->stray_bytes -= room - stray->room;
+    pthread_mutex_unlock(&comm->lock);
+    SL_TRY(err);
     char *bytes = realloc(stray->bytes, (size_t)room);
     if (!bytes)
         return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes for a message", (long long)room);
@@ -208,7 +229,7 @@ static void end_data(struct tcp_comm *comm, struct tcp_peer *peer) {
         memcpy(stray->in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
     sl_comm_tcp_finish(comm, stray->in->op, stray->head.size_bytes);
     free(stray->in);
-    sl_comm_tcp_free_stray(stray);
+    sl_comm_tcp_free_stray(peer, stray);
 }
 
 static void end_message(struct tcp_comm *comm, int rank) {
@@ -235,13 +256,18 @@ static void end_message(struct tcp_comm *comm, int rank) {
     peer->into = NULL;
 }
 
+static ssize_t receive(struct tcp_peer *peer, void *into, size_t want) {
+    return peer->seal ? sl_comm_tcp_seal_receive(peer->seal, peer->fd, into, want)
+                      : recv(peer->fd, into, want, MSG_DONTWAIT);
+}
+
 bool sl_comm_tcp_read_piece(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     bool in_head = peer->got < HEAD;
     char *into = in_head ? (char *)&peer->head + peer->got : peer->into + (peer->got - HEAD);
     int64_t end = peer->straying ? peer->straying->room : peer->head.size_bytes;
     int64_t want = in_head ? HEAD - peer->got : end - (peer->got - HEAD);
-    ssize_t got = want ? recv(peer->fd, into, (size_t)want, MSG_DONTWAIT) : 0;
+    ssize_t got = want ? receive(peer, into, (size_t)want) : 0;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
     if (got < 0 || (got == 0 && want)) {
@@ -254,7 +280,7 @@ bool sl_comm_tcp_read_piece(struct tcp_comm *comm, int rank) {
         atomic_fetch_add_explicit(&comm->post.base.moved, got, memory_order_relaxed);
     sl_err err = peer->got == HEAD && in_head ? begin_message(comm, rank) : SL_OK;
     if (err == SL_OK && peer->got >= HEAD)
-        err = grow_stray(peer);
+        err = grow_stray(comm, rank);
     if (err != SL_OK) {
         sl_comm_gate_fail(&comm->post.base.gate, err);
         sl_comm_tcp_closed(comm, rank, "it does not speak our language");

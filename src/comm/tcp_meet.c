@@ -1,275 +1,440 @@
 /* Rendezvous of ranks over TCP.
  *
- *   rank 0 listens at HOST:PORT; every other rank connects and sends its number and its own address;
- *   when all have connected, rank 0 sends the table; then each rank connects to the lower ranks.
+ *   rank 0 listens at every address of HOST:PORT; every other rank calls all of them and takes the
+ *   first one that proves the key; its card says where it listens itself; when all are there, rank 0
+ *   sends the table of cards; then each rank calls the lower ranks.
  *   The first connections stay open as those to rank 0.
+ *
+ * One loop serves all connections that are not known yet, so that none of them delays another.
  */
+#include "base/clock.h"
+#include "comm/key.h"
+#include "comm/tcp_socket.h"
 #include "comm/tcp_state.h"
 
-#include "base/clock.h"
-
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-static const uint64_t magic = 0x31656369756c7301u; /* also detects another byte order */
-
-struct hello {
-    uint64_t magic, key;
-    int32_t ranks, length; /* of where.address */
-    struct sl_comm_tcp_who who;
-    struct sockaddr_storage at; /* where it listens */
+enum {
+    GUESTS_MAX = 256, /* unknown callers at once; a new one then replaces the oldest */
+    ACCEPTS_MAX = 64, /* before known connections are served again */
+    GUEST_S = 10,     /* for a caller to prove itself */
+    NAP_MS = 20,      /* before a call is repeated; doubles */
+    LONG_NAP_MS = 500,
 };
 
-/* ---- sockets ---- */
+/* Somebody to call, until the rank is connected. */
+struct wish {
+    int rank;
+    struct sl_address at;
+    struct tcp_talk talk; /* fd -1: not now */
+    int listener;         /* the own listener on the side of this connection, -1: none */
+    int64_t next_ns, nap_ns;
+};
 
-static sl_err find_address(const struct sl_comm_job *job, bool listen, struct addrinfo **out) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = listen ? AI_PASSIVE : 0};
-    const char *meet = job->meet, *colon = strrchr(meet, ':');
-    char host[256];
-    if (!colon || colon == meet || !colon[1] || (size_t)(colon - meet) >= sizeof host)
-        return sl_fail(SL_ERR_USAGE, "SLUICE_MEET: '%s' is not HOST:PORT", meet);
-    snprintf(host, sizeof host, "%.*s", (int)(colon - meet), meet);
-    int code = getaddrinfo(listen && job->anywhere ? NULL : host, colon + 1, &hints, out);
-    if (code != 0)
-        return sl_fail(SL_ERR_SYSTEM, "%s: cannot find the host: %s", meet, gai_strerror(code));
-    return SL_OK;
-}
-
-static sl_err fail_errno(const char *where, const char *what) {
-    return sl_fail(SL_ERR_SYSTEM, "%s: cannot %s: %s", where, what, strerror(errno));
-}
-
-static sl_err listen_at(const struct sockaddr *at, socklen_t length, const char *where, int *out) {
-    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    if (fd < 0)
-        return fail_errno(where, "make a socket");
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, at, length) != 0 || listen(fd, TCP_RANKS_MAX) != 0) {
-        sl_err err = fail_errno(where, "listen");
-        close(fd);
-        return err;
-    }
-    *out = fd;
-    return SL_OK;
-}
-
-static sl_err connect_to(const struct sockaddr *at, socklen_t length, const char *where,
-                         int64_t end_ns, int *out) {
-    const struct timespec nap = {.tv_nsec = 20000000};
-    for (;;) {
-        int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            return fail_errno(where, "make a socket");
-        if (connect(fd, at, length) == 0) {
-            *out = fd;
-            return SL_OK;
-        }
-        int why = errno;
-        close(fd);
-        if (sl_clock_ns() > end_ns)
-            return sl_fail(SL_ERR_PEER, "%s: cannot connect: %s", where, strerror(why));
-        nanosleep(&nap, NULL); /* rank 0 may not listen yet */
-    }
-}
-
-/* Read exactly `size` bytes before the timeout. */
-static bool read_all(int fd, void *bytes, size_t size, int64_t end_ns) {
-    for (char *at = bytes; size > 0;) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        int64_t left_ms = (end_ns - sl_clock_ns()) / 1000000;
-        if (left_ms <= 0 || poll(&ready, 1, left_ms > 1000 ? 1000 : (int)left_ms) < 0)
-            return false;
-        if (!ready.revents)
-            continue;
-        ssize_t got = recv(fd, at, size, 0);
-        if (got <= 0)
-            return false;
-        at += got;
-        size -= (size_t)got;
-    }
-    return true;
-}
-
-static bool write_all(int fd, const void *bytes, size_t size) {
-    for (const char *at = bytes; size > 0;) {
-        ssize_t put = send(fd, at, size, MSG_NOSIGNAL);
-        if (put <= 0)
-            return false;
-        at += put;
-        size -= (size_t)put;
-    }
-    return true;
-}
-
-/* ---- meeting ---- */
-
-struct meeting {
-    const struct sl_comm_job *job;
-    int *fds;
-    struct sl_comm_tcp_who *who;
-    struct hello *table; /* [ranks] */
-    int listener;
+/* A caller. */
+struct guest {
+    struct tcp_talk talk;
     int64_t end_ns;
 };
 
-static struct hello hello_of(const struct sl_comm_job *job) {
-    struct hello hello = {.magic = magic, .key = job->key, .ranks = job->ranks};
-    hello.who.rank = job->rank;
-    hello.who.pid = (int32_t)getpid();
-    gethostname(hello.who.host, sizeof hello.who.host - 1);
-    return hello;
+struct meeting {
+    struct sl_comm_job job; /* with the key as soon as it is known */
+    struct sl_comm_tcp_link *links;
+    struct tcp_card own, *table; /* table: [ranks] */
+    int listeners[SL_ADDRESSES_MAX], listener_count;
+    struct wish *wishes;
+    int wish_count;
+    struct guest guests[GUESTS_MAX];
+    int guest_count;
+    int strangers;     /* connections without the key */
+    char refusal[256]; /* why the last call failed */
+    int64_t end_ns;
+    sl_err err;
+};
+
+static struct tcp_card card_of(const struct sl_comm_job *job) {
+    struct tcp_card card = {.ranks = job->ranks, .encrypt = job->encrypt};
+    card.who.rank = job->rank;
+    card.who.pid = (int32_t)getpid();
+    gethostname(card.who.host, sizeof card.who.host - 1);
+    return card;
 }
 
-static sl_err fail_missing(const struct meeting *m) {
+/* ---- ranks that have come ---- */
+
+static sl_err check_card(const struct meeting *m, const struct tcp_card *card) {
+    if (card->ranks != m->job.ranks)
+        return sl_fail(SL_ERR_REFUSED,
+                       "rank %d was started as one of %d ranks, rank %d as one of %d",
+                       card->who.rank, card->ranks, m->job.rank, m->job.ranks);
+    if (card->encrypt != m->own.encrypt)
+        return sl_fail(SL_ERR_REFUSED, "rank %d has %s--encrypt, rank %d has not%s", card->who.rank,
+                       card->encrypt ? "" : "no ", m->job.rank, card->encrypt ? "" : " none");
+    return SL_OK;
+}
+
+/* A rank that comes again has lost its first connection. */
+static void take(struct meeting *m, struct tcp_talk *talk) {
+    int r = talk->other.who.rank;
+    struct sl_comm_tcp_link *link = &m->links[r];
+    if (link->fd >= 0)
+        close(link->fd);
+    *link = (struct sl_comm_tcp_link){
+        .fd = talk->fd, .calls = talk->calls, .who = talk->other.who, .nonces = talk->nonces};
+    m->table[r] = talk->other;
+    talk->fd = -1;
+}
+
+static bool all_there(const struct meeting *m, int first, int last) {
+    for (int r = first; r <= last; r++)
+        if (r != m->job.rank && m->links[r].fd < 0)
+            return false;
+    return true;
+}
+
+static sl_err fail_missing(const struct meeting *m, int first, int last) {
     struct sl_text text = {0};
-    for (int r = 0; r < m->job->ranks; r++)
-        if (r != m->job->rank && m->fds[r] < 0)
+    for (int r = first; r <= last; r++)
+        if (r != m->job.rank && m->links[r].fd < 0)
             sl_text_printf(&text, "%s%d", text.length ? ", " : "", r);
-    sl_err err = sl_fail(SL_ERR_PEER, "rank %s did not come to rank %d (%s) within %lld s", text.at,
-                         m->job->rank, m->job->meet, (long long)(m->job->timeout_ns / 1000000000));
+    if (first == 0)
+        sl_text_printf(&text, " (%s) was not reached by rank %d", m->job.meet, m->job.rank);
+    else
+        sl_text_printf(&text, " did not come to rank %d (%s)", m->job.rank, m->job.meet);
+    sl_text_printf(&text, " within %lld s", (long long)(m->job.timeout_ns / 1000000000));
+    if (*m->refusal)
+        sl_text_printf(&text, ": %s", m->refusal);
+    if (m->strangers)
+        sl_text_printf(&text, "; %d connections without the key of this job were closed",
+                       m->strangers);
+    sl_err err = sl_fail(SL_ERR_PEER, "rank %s", text.at);
     sl_text_free(&text);
     return err;
 }
 
-/* Close connections with a wrong key and of ranks that are connected already. */
-static sl_err admit(struct meeting *m, int fd) {
-    struct hello hello;
-    int64_t soon = sl_clock_ns() + 5000000000;
-    int ranks = m->job->ranks;
-    if (!read_all(fd, &hello, sizeof hello, soon < m->end_ns ? soon : m->end_ns) ||
-        hello.magic != magic || hello.key != m->job->key || hello.who.rank < 0 ||
-        hello.who.rank >= ranks || m->fds[hello.who.rank] >= 0 || hello.who.rank == m->job->rank) {
-        close(fd);
-        return SL_OK;
-    }
-    if (hello.ranks != ranks) {
-        close(fd);
-        return sl_fail(SL_ERR_REFUSED,
-                       "rank %d was started as one of %d ranks, rank %d as one of %d",
-                       hello.who.rank, hello.ranks, m->job->rank, ranks);
-    }
-    int r = hello.who.rank;
-    hello.who.host[TCP_HOST_TEXT - 1] = 0;
-    m->fds[r] = fd;
-    m->who[r] = hello.who;
-    m->table[r] = hello;
-    return SL_OK;
+/* ---- callers ---- */
+
+static void drop_guest(struct meeting *m, int i) {
+    if (m->guests[i].talk.fd >= 0)
+        close(m->guests[i].talk.fd);
+    m->guest_count--;
+    memmove(&m->guests[i], &m->guests[i + 1],
+            sizeof *m->guests * (size_t)(m->guest_count - i)); /* the oldest stays first */
 }
 
-static sl_err accept_until(struct meeting *m, int first) {
-    for (int r = first; r < m->job->ranks;) {
-        struct pollfd ready = {.fd = m->listener, .events = POLLIN};
-        if (m->fds[r] >= 0) {
-            r++;
-            continue;
-        }
-        if (sl_clock_ns() > m->end_ns)
-            return fail_missing(m);
-        if (poll(&ready, 1, 100) <= 0)
-            continue;
-        int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd >= 0)
-            SL_TRY(admit(m, fd));
+static void admit(struct meeting *m, int listener) {
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int fd = sl_comm_tcp_accept(listener);
+        if (fd < 0)
+            return;
+        if (m->guest_count == GUESTS_MAX)
+            drop_guest(m, 0);
+        struct guest *guest = &m->guests[m->guest_count++];
+        sl_err err = sl_comm_tcp_talk_open(&guest->talk, fd, false, &m->own);
+        guest->end_ns = sl_clock_ns() + GUEST_S * 1000000000LL;
+        if (m->err == SL_OK)
+            m->err = err;
     }
-    return SL_OK;
+}
+
+/* Serves one caller. False: it is gone from the list. */
+static bool serve_guest(struct meeting *m, int i, bool ready) {
+    struct tcp_talk *talk = &m->guests[i].talk;
+    enum tcp_talk_result result = TCP_TALK_MORE;
+    if (ready)
+        result = sl_comm_tcp_talk_step(talk, m->job.key);
+    if (result == TCP_TALK_MORE && sl_clock_ns() < m->guests[i].end_ns)
+        return true;
+    int rank = talk->other.who.rank;
+    sl_err err = result == TCP_TALK_DONE ? check_card(m, &talk->other) : SL_OK;
+    if (m->err == SL_OK)
+        m->err = err;
+    if (result == TCP_TALK_DONE && rank >= 0 && rank < m->job.ranks && rank != m->job.rank)
+        take(m, talk);
+    else
+        m->strangers += result != TCP_TALK_CLOSED;
+    drop_guest(m, i);
+    return false;
+}
+
+/* ---- calls ---- */
+
+static void hang_up(struct meeting *m, struct wish *wish, const char *why) {
+    if (wish->talk.fd >= 0)
+        close(wish->talk.fd);
+    if (wish->listener >= 0)
+        close(wish->listener);
+    wish->talk.fd = wish->listener = -1;
+    wish->next_ns = sl_clock_ns() + wish->nap_ns;
+    wish->nap_ns =
+        wish->nap_ns * 2 < LONG_NAP_MS * 1000000LL ? wish->nap_ns * 2 : LONG_NAP_MS * 1000000LL;
+    snprintf(m->refusal, sizeof m->refusal, "%s", why);
+}
+
+/* The key of a step may not be there yet, or be that of an earlier start of the step. */
+static bool find_key(struct meeting *m, const struct wish *wish) {
+    if (wish->rank > 0 || !*m->job.key_file)
+        return true;
+    if (sl_comm_key_read(&m->job, m->job.key_file) == SL_OK)
+        return true;
+    snprintf(m->refusal, sizeof m->refusal, "%s", sl_err_message());
+    return false;
+}
+
+static void call(struct meeting *m, struct wish *wish) {
+    int fd = -1;
+    if (!find_key(m, wish)) {
+        hang_up(m, wish, "");
+        snprintf(m->refusal, sizeof m->refusal, "%s", sl_err_message());
+        return;
+    }
+    if (sl_comm_tcp_start_connect(&wish->at, &fd) != SL_OK) {
+        hang_up(m, wish, sl_err_message());
+        return;
+    }
+    sl_err err = sl_comm_tcp_talk_open(&wish->talk, fd, true, &m->own);
+    if (m->err == SL_OK)
+        m->err = err;
+}
+
+/* Connected: listen on this side, if nowhere yet, and say hello. */
+static void begin_talk(struct meeting *m, struct wish *wish) {
+    struct sl_address own;
+    sl_err err = sl_comm_tcp_connected(wish->talk.fd, &own);
+    if (err == SL_OK && m->listener_count == 0) {
+        sl_address_set_port(&own, 0);
+        err = sl_comm_tcp_listen(&own, "own address", &wish->listener);
+        if (err == SL_OK)
+            err = sl_comm_tcp_own_address(wish->listener, &own);
+        wish->talk.own.at = own.at;
+        wish->talk.own.length = (int32_t)own.length;
+    }
+    if (err != SL_OK)
+        hang_up(m, wish, sl_err_message());
+    else if (!sl_comm_tcp_talk_call(&wish->talk))
+        hang_up(m, wish, "the connection has closed");
+}
+
+static void serve_wish(struct meeting *m, struct wish *wish) {
+    if (wish->talk.connecting) {
+        begin_talk(m, wish);
+        return;
+    }
+    enum tcp_talk_result result = sl_comm_tcp_talk_step(&wish->talk, m->job.key);
+    bool right = wish->talk.other.who.rank == wish->rank;
+    if (result == TCP_TALK_MORE)
+        return;
+    if (result != TCP_TALK_DONE || !right || m->links[wish->rank].fd >= 0) {
+        hang_up(m, wish,
+                result == TCP_TALK_STRANGER || (result == TCP_TALK_DONE && !right)
+                    ? "the process that answers there does not have the key of this job"
+                    : "the connection has closed");
+        return;
+    }
+    m->err = check_card(m, &wish->talk.other);
+    if (wish->listener >= 0) {
+        m->own = wish->talk.own;
+        m->listeners[m->listener_count++] = wish->listener;
+        wish->listener = -1;
+    }
+    take(m, &wish->talk);
+}
+
+static void start_calls(struct meeting *m) {
+    for (int i = 0; i < m->wish_count; i++) {
+        struct wish *wish = &m->wishes[i];
+        bool done = m->links[wish->rank].fd >= 0;
+        if (wish->talk.fd >= 0 && done)
+            hang_up(m, wish, ""); /* another address was faster */
+        else if (wish->talk.fd < 0 && !done && sl_clock_ns() >= wish->next_ns)
+            call(m, wish);
+    }
+}
+
+/* ---- the loop ---- */
+
+static int list_fds(const struct meeting *m, struct pollfd *fds) {
+    int count = 0;
+    for (int i = 0; i < m->listener_count; i++)
+        fds[count++] = (struct pollfd){.fd = m->listeners[i], .events = POLLIN};
+    for (int i = 0; i < m->wish_count; i++)
+        fds[count++] = (struct pollfd){.fd = m->wishes[i].talk.fd,
+                                       .events = m->wishes[i].talk.connecting ? POLLOUT : POLLIN};
+    for (int i = 0; i < m->guest_count; i++)
+        fds[count++] = (struct pollfd){.fd = m->guests[i].talk.fd, .events = POLLIN};
+    return count;
+}
+
+/* Waits for events and serves them. */
+static void serve_once(struct meeting *m, struct pollfd *fds) {
+    int listeners = m->listener_count, wishes = m->wish_count, guests = m->guest_count;
+    int count = list_fds(m, fds);
+    if (poll(fds, (nfds_t)count, NAP_MS) < 0)
+        return;
+    for (int i = guests - 1; i >= 0; i--) /* from the end: one that goes moves those after it */
+        serve_guest(m, i, fds[listeners + wishes + i].revents != 0);
+    for (int i = 0; i < wishes; i++)
+        if (m->wishes[i].talk.fd >= 0 && fds[listeners + i].revents)
+            serve_wish(m, &m->wishes[i]);
+    for (int i = 0; i < listeners; i++)
+        if (fds[i].revents)
+            admit(m, fds[i].fd);
+}
+
+/* Until ranks first..last are connected. */
+static sl_err meet(struct meeting *m, int first, int last) {
+    size_t room = (size_t)(SL_ADDRESSES_MAX + GUESTS_MAX + m->wish_count);
+    struct pollfd *fds = sl_realloc(NULL, room * sizeof *fds);
+    m->err = SL_OK;
+    while (m->err == SL_OK && !all_there(m, first, last)) {
+        start_calls(m);
+        serve_once(m, fds);
+        if (m->err == SL_OK && !all_there(m, first, last) && sl_clock_ns() > m->end_ns)
+            m->err = fail_missing(m, first, last);
+    }
+    for (int i = 0; i < m->wish_count; i++)
+        if (m->wishes[i].talk.fd >= 0)
+            hang_up(m, &m->wishes[i], "");
+    free(fds);
+    return m->err;
+}
+
+/* ---- parts of the rendezvous ---- */
+
+static void wish_for(struct meeting *m, int rank, const struct sl_address *at) {
+    m->wishes[m->wish_count++] = (struct wish){
+        .rank = rank, .at = *at, .talk.fd = -1, .listener = -1, .nap_ns = NAP_MS * 1000000LL};
+}
+
+/* Slurm gives the name of a host, which may stand for a loopback address on the host itself. */
+static sl_err find_places(const struct sl_comm_job *job, struct sl_addresses *out) {
+    bool outside = !job->many_hosts;
+    SL_TRY(sl_address_find(job->meet, "SLUICE_MEET", out));
+    for (int i = 0; i < out->count; i++)
+        outside |= !sl_address_is_loopback(&out->at[i]);
+    return outside ? SL_OK : sl_address_find_any(job->meet, "SLUICE_MEET", out);
+}
+
+/* An address that this host lacks (IPv6 may be off) is left out as long as another one remains. */
+static sl_err listen_everywhere(struct meeting *m) {
+    struct sl_addresses places;
+    sl_err err = SL_OK;
+    if (m->job.meet_fd >= 0) {
+        m->listeners[m->listener_count++] = m->job.meet_fd;
+        return sl_comm_tcp_unblock(m->job.meet_fd);
+    }
+    SL_TRY(find_places(&m->job, &places));
+    for (int i = 0; i < places.count; i++) {
+        sl_err this =
+            sl_comm_tcp_listen(&places.at[i], m->job.meet, &m->listeners[m->listener_count]);
+        if (this == SL_OK)
+            m->listener_count++;
+        else
+            err = this;
+    }
+    return m->listener_count ? SL_OK : err;
 }
 
 static sl_err meet_as_first(struct meeting *m) {
-    struct addrinfo *found;
-    m->listener = m->job->meet_fd;
-    if (m->listener < 0) {
-        SL_TRY(find_address(m->job, true, &found));
-        sl_err err = listen_at(found->ai_addr, found->ai_addrlen, m->job->meet, &m->listener);
-        freeaddrinfo(found);
-        SL_TRY(err);
-    }
-    SL_TRY(accept_until(m, 1));
-    m->table[0] = hello_of(m->job);
-    size_t bytes = sizeof *m->table * (size_t)m->job->ranks;
-    for (int r = 1; r < m->job->ranks; r++)
-        if (!write_all(m->fds[r], m->table, bytes))
+    size_t bytes = sizeof *m->table * (size_t)m->job.ranks;
+    unsigned char mac[SL_SHA256_BYTES];
+    SL_TRY(listen_everywhere(m));
+    SL_TRY(meet(m, 1, m->job.ranks - 1));
+    m->table[0] = m->own;
+    for (int r = 1; r < m->job.ranks; r++) {
+        sl_comm_tcp_prove(m->job.key, "table", &m->links[r].nonces, m->table, bytes, mac);
+        if (!sl_comm_tcp_write_all(m->links[r].fd, mac, sizeof mac, m->end_ns) ||
+            !sl_comm_tcp_write_all(m->links[r].fd, m->table, bytes, m->end_ns))
             return sl_fail(SL_ERR_PEER, "rank %d went away while all were coming", r);
+    }
     return SL_OK;
 }
 
-static sl_err say_hello(struct meeting *m, const struct hello *hello, int rank) {
-    if (write_all(m->fds[rank], hello, sizeof *hello))
-        return SL_OK;
-    return sl_fail(SL_ERR_PEER, "rank %d went away while all were coming", rank);
-}
-
-/* A rank listens on the address by which it reaches rank 0. */
-static sl_err meet_first(struct meeting *m, struct hello *hello) {
-    struct addrinfo *found;
-    SL_TRY(find_address(m->job, false, &found));
-    sl_err err = connect_to(found->ai_addr, found->ai_addrlen, m->job->meet, m->end_ns, &m->fds[0]);
-    freeaddrinfo(found);
-    SL_TRY(err);
-    socklen_t length = sizeof hello->at;
-    if (getsockname(m->fds[0], (struct sockaddr *)&hello->at, &length) != 0)
-        return fail_errno(m->job->meet, "read the own address");
-    if (hello->at.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&hello->at)->sin6_port = 0;
-    else
-        ((struct sockaddr_in *)&hello->at)->sin_port = 0;
-    SL_TRY(listen_at((struct sockaddr *)&hello->at, length, "own address", &m->listener));
-    if (getsockname(m->listener, (struct sockaddr *)&hello->at, &length) != 0)
-        return fail_errno("own address", "read it");
-    hello->length = (int32_t)length;
-    return say_hello(m, hello, 0);
+static sl_err read_table(struct meeting *m) {
+    size_t bytes = sizeof *m->table * (size_t)m->job.ranks;
+    unsigned char mac[SL_SHA256_BYTES], want[SL_SHA256_BYTES];
+    if (!sl_comm_tcp_read_all(m->links[0].fd, mac, sizeof mac, m->end_ns) ||
+        !sl_comm_tcp_read_all(m->links[0].fd, m->table, bytes, m->end_ns))
+        return sl_fail(SL_ERR_PEER, "rank 0 (%s) ended before all ranks were there", m->job.meet);
+    sl_comm_tcp_prove(m->job.key, "table", &m->links[0].nonces, m->table, bytes, want);
+    bool right = sl_bytes_equal(mac, want, sizeof mac);
+    for (int r = 1; r < m->job.ranks && right; r++)
+        right = m->table[r].length > 0 && m->table[r].length <= (int32_t)sizeof m->table[r].at;
+    return right ? SL_OK
+                 : sl_fail(SL_ERR_PEER, "rank 0 (%s) sent something that is no table of ranks",
+                           m->job.meet);
 }
 
 static sl_err meet_as_other(struct meeting *m) {
-    struct hello hello = hello_of(m->job);
-    SL_TRY(meet_first(m, &hello));
-    if (!read_all(m->fds[0], m->table, sizeof *m->table * (size_t)m->job->ranks, m->end_ns))
-        return sl_fail(SL_ERR_PEER, "rank 0 (%s) ended before all ranks were there", m->job->meet);
-    for (int r = 0; r < m->job->ranks; r++) {
-        m->who[r] = m->table[r].who;
-        m->who[r].host[TCP_HOST_TEXT - 1] = 0;
+    struct sl_addresses found;
+    SL_TRY(sl_address_find(m->job.meet, "SLUICE_MEET", &found));
+    for (int i = 0; i < found.count; i++)
+        wish_for(m, 0, &found.at[i]);
+    SL_TRY(meet(m, 0, 0));
+    SL_TRY(read_table(m));
+    m->wish_count = 0;
+    *m->refusal = 0;
+    for (int r = 1; r < m->job.rank; r++) {
+        struct sl_address at = {.at = m->table[r].at, .length = (socklen_t)m->table[r].length};
+        wish_for(m, r, &at);
     }
-    for (int r = 1; r < m->job->rank; r++) {
-        const struct hello *to = &m->table[r];
-        if (to->length < 0 || to->length > (int32_t)sizeof to->at)
-            return sl_fail(SL_ERR_PEER, "rank 0 (%s) sent something that is no table of ranks",
-                           m->job->meet);
-        SL_TRY(connect_to((const struct sockaddr *)&to->at, (socklen_t)to->length, m->who[r].host,
-                          m->end_ns, &m->fds[r]));
-        SL_TRY(say_hello(m, &hello, r));
-    }
-    return accept_until(m, m->job->rank + 1);
+    return meet(m, 1, m->job.ranks - 1);
 }
 
-sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, int *fds, struct sl_comm_tcp_who *who) {
-    struct meeting m = {.job = job, .fds = fds, .who = who, .listener = -1};
+/* ---- all of it ---- */
+
+static sl_err check_key(const struct sl_comm_job *job) {
+    if (job->ranks == 1 || job->has_key || job->insecure || *job->key_file)
+        return SL_OK;
+    return sl_fail(SL_ERR_REFUSED,
+                   "%d ranks without a secret would let anybody in who reaches %s: set "
+                   "SLUICE_KEY_FILE to a file that only you can read%s, or use --insecure",
+                   job->ranks, job->meet,
+                   *job->step ? ", or --out DIR on a shared file system" : "");
+}
+
+static void close_all(struct meeting *m) {
+    while (m->guest_count)
+        drop_guest(m, m->guest_count - 1);
+    for (int i = 0; i < m->listener_count; i++)
+        close(m->listeners[i]);
+    free(m->table);
+    free(m->wishes);
+    free(m);
+}
+
+sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, struct sl_comm_tcp_link *links,
+                        unsigned char key[SL_COMM_KEY]) {
     int on = 1;
-    m.end_ns = sl_clock_ns() + job->timeout_ns;
-    m.table = calloc((size_t)job->ranks, sizeof *m.table);
-    if (!m.table)
-        sl_out_of_memory((size_t)job->ranks * sizeof *m.table);
+    SL_TRY(check_key(job));
+    struct meeting *m = sl_realloc(NULL, sizeof *m);
+    *m = (struct meeting){.job = *job, .links = links, .own = card_of(job)};
+    m->end_ns = sl_clock_ns() + job->timeout_ns;
+    m->table = sl_realloc(NULL, sizeof *m->table * (size_t)job->ranks);
+    memset(m->table, 0, sizeof *m->table * (size_t)job->ranks);
+    m->wishes = sl_realloc(NULL, sizeof *m->wishes * (size_t)(job->ranks + SL_ADDRESSES_MAX));
     for (int r = 0; r < job->ranks; r++)
-        fds[r] = -1;
+        links[r] = (struct sl_comm_tcp_link){.fd = -1};
     sl_err err = SL_OK;
     if (job->ranks > 1)
-        err = job->rank == 0 ? meet_as_first(&m) : meet_as_other(&m);
-    who[job->rank] = hello_of(job).who;
+        err = job->rank == 0 ? meet_as_first(m) : meet_as_other(m);
+    links[job->rank].who = m->own.who;
+    memcpy(key, m->job.key, SL_COMM_KEY);
     for (int r = 0; r < job->ranks; r++) {
-        if (fds[r] >= 0 && err == SL_OK)
-            setsockopt(fds[r], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        else if (fds[r] >= 0)
-            close(fds[r]);
+        if (links[r].fd >= 0 && err == SL_OK) {
+            setsockopt(links[r].fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        } else if (links[r].fd >= 0) {
+            close(links[r].fd);
+            links[r].fd = -1;
+        }
     }
-    if (m.listener >= 0)
-        close(m.listener);
-    free(m.table);
+    sl_comm_key_forget(job);
+    close_all(m);
     return err;
 }

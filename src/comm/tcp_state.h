@@ -4,19 +4,21 @@
 
 #include "base/text.h"
 #include "comm/post.h"
+#include "comm/tcp_seal.h"
 
-enum { TCP_HOST_TEXT = 64, TCP_RANKS_MAX = 1024 };
+enum { TCP_RANKS_MAX = 1024 };
 
-/* The process at the other end of a connection. */
-struct sl_comm_tcp_who {
-    int32_t rank, pid;
-    char host[TCP_HOST_TEXT];
+/* A connection whose other end has proved to be a rank of the job. */
+struct sl_comm_tcp_link {
+    int fd; /* -1: none, to this rank itself */
+    bool calls;
+    struct sl_comm_tcp_who who;
+    struct tcp_nonces nonces;
 };
 
-/* tcp_meet.c: one connection to every other rank;
- * fds[rank] and who[rank] of all others; fds[own] is -1. */
-SL_MUST_CHECK sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, int *fds,
-                                      struct sl_comm_tcp_who *who);
+/* tcp_meet.c: one connection to every other rank, links[ranks], and the key of the job. */
+SL_MUST_CHECK sl_err sl_comm_tcp_meet(const struct sl_comm_job *job, struct sl_comm_tcp_link *links,
+                                      unsigned char key[SL_COMM_KEY]);
 
 enum tcp_kind { TCP_DATA = 1, TCP_SYNC, TCP_ACK, TCP_BEAT, TCP_FAIL, TCP_BYE, TCP_KIND_COUNT };
 
@@ -65,6 +67,8 @@ struct tcp_peer {
     struct tcp_out *unacked;        /* written, without an ACK */
     struct tcp_in *in;
     struct tcp_stray *stray;
+    int64_t stray_bytes;   /* memory of early messages; under the lock */
+    struct tcp_seal *seal; /* NULL: not encrypted */
     uint64_t serial;
     /* the arriving message; owned by the thread */
     struct tcp_head head;
@@ -86,6 +90,7 @@ struct tcp_comm {
     struct tcp_peer *peers;
     pthread_t thread;
     bool has_thread;
+    int64_t early_bytes; /* of messages that a rank may send before they are expected */
     int poll_fd, wake_fd;
     atomic_bool stop;
     atomic_bool announced; /* our failure was sent to the other ranks */
@@ -99,7 +104,7 @@ static inline struct tcp_comm *tcp_of(struct sl_post *post) { return (struct tcp
 
 /* tcp.c: free all buffers of a peer. */
 void sl_comm_tcp_free_peer(struct tcp_peer *peer);
-void sl_comm_tcp_free_stray(struct tcp_stray *stray);
+void sl_comm_tcp_free_stray(struct tcp_peer *peer, struct tcp_stray *stray);
 
 /* tcp_io.c. Under the lock: queue a message and write until the socket would block. */
 void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);

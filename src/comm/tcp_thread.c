@@ -12,6 +12,11 @@
 
 enum { BEAT_MS = 500, LOSING_MS = 50 }; /* LOSING_MS: interval while a loss is pending */
 
+/* Text that was opened with its record: the socket does not announce it again. */
+static bool holds_text(const struct tcp_peer *peer) {
+    return peer->seal && sl_comm_tcp_seal_is_full(peer->seal);
+}
+
 static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
     enum { PIECES_MAX = 64 }; /* per peer and round */
     if (event->data.u32 == UINT32_MAX) {
@@ -26,7 +31,8 @@ static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
         sl_comm_tcp_write_some(comm, rank);
         pthread_mutex_unlock(&comm->lock);
     }
-    for (int i = 0; i < PIECES_MAX && !comm->peers[rank].gone; i++)
+    const struct tcp_peer *peer = &comm->peers[rank];
+    for (int i = 0; (i < PIECES_MAX || holds_text(peer)) && !peer->gone; i++)
         if (!sl_comm_tcp_read_piece(comm, rank))
             break;
 }

@@ -1,7 +1,6 @@
 /* The hosts of a launch. After a loss, hosts that no longer answer are left out. */
-#include "base/clock.h"
+#include "base/address.h"
 #include "base/log.h"
-#include "base/spawn.h"
 #include "launch/parts.h"
 
 #include <errno.h>
@@ -91,40 +90,48 @@ const struct sl_launch_host *sl_launch_host_of(const struct sl_launch *l, int ra
     return first_host(l);
 }
 
+/* An IPv6 address needs brackets before a port. */
+static void put_meet(struct sl_launch *l, const char *address, int port) {
+    bool bare = strchr(address, ':') && address[0] != '[';
+    snprintf(l->meet, sizeof l->meet, "%s%s%s:%d", bare ? "[" : "", address, bare ? "]" : "", port);
+}
+
 /* A port of another host cannot be reserved from here; each attempt draws a random one. */
 sl_err sl_launch_choose_meet(struct sl_launch *l) {
     uint16_t dice;
     if (getrandom(&dice, sizeof dice, 0) != (ssize_t)sizeof dice)
         return sl_fail(SL_ERR_SYSTEM, "cannot draw a port for the job: %s", strerror(errno));
-    snprintf(l->meet, sizeof l->meet, "%s:%d", first_host(l)->address, 20000 + dice % 10000);
+    put_meet(l, first_host(l)->address, 20000 + dice % 10000);
     return SL_OK;
 }
 
 /* ---- hosts that still answer ---- */
 
-sl_err sl_launch_probe(const char *place) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    const char *colon = strrchr(place, ':');
-    char host[256];
-    if (!colon || (size_t)(colon - place) >= sizeof host)
-        return sl_fail(SL_ERR_USAGE, "`probe`: '%s' is not HOST:PORT", place);
-    snprintf(host, sizeof host, "%.*s", (int)(colon - place), place);
-    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-        return sl_fail(SL_ERR_PEER, "%s: cannot find the host", host);
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
+/* Connection refused counts: a host that refuses is alive. */
+static int try_address(const struct sl_address *at) {
+    int fd = socket(at->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     socklen_t length = sizeof error;
     struct pollfd ready = {.fd = fd, .events = POLLOUT};
-    int code = connect(fd, found->ai_addr, found->ai_addrlen);
-    error = code == 0 ? 0 : errno;
-    freeaddrinfo(found);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&at->at, at->length) != 0)
+        error = errno;
     if (error == EINPROGRESS && (poll(&ready, 1, PROBE_MS) != 1 ||
                                  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0))
         error = ETIMEDOUT;
     if (fd >= 0)
         close(fd);
-    if (error != 0 && error != ECONNREFUSED) /* a host that refuses is alive */
-        return sl_fail(SL_ERR_PEER, "%s: not reached: %s", place, strerror(error));
-    return SL_OK;
+    return error == ECONNREFUSED ? 0 : error;
+}
+
+sl_err sl_launch_probe(const char *place) {
+    struct sl_addresses found;
+    int error = 0;
+    SL_TRY(sl_address_find(place, "`probe`", &found));
+    for (int i = 0; i < found.count; i++) {
+        error = try_address(&found.at[i]);
+        if (error == 0)
+            return SL_OK;
+    }
+    return sl_fail(SL_ERR_PEER, "%s: not reached: %s", place, strerror(error));
 }
 
 sl_err sl_launch_probe_hosts(struct sl_launch *l) {
@@ -135,7 +142,7 @@ sl_err sl_launch_probe_hosts(struct sl_launch *l) {
         if (host->lost)
             continue;
         if (!any) /* rank 0 will be on the first host that answers: the others must reach it */
-            snprintf(l->meet, sizeof l->meet, "%s:9", host->address);
+            put_meet(l, host->address, 9);
         host->lost = !sl_launch_answers(l, host);
         any |= !host->lost;
         if (!host->lost)

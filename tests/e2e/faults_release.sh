@@ -30,7 +30,7 @@ run() {
     for ((r = 0; r < ranks; r++)); do
         mkdir -p "$work/rank$r"
         cd "$work/rank$r"
-        SLUICE_RANK=$r SLUICE_RANKS=$ranks SLUICE_MEET=127.0.0.1:$port SLUICE_KEY=$$ SL_FAULT="$2" LD_PRELOAD=$preload \
+        SLUICE_RANK=$r SLUICE_RANKS=$ranks SLUICE_MEET=127.0.0.1:$port SLUICE_KEY=the-key-of-this-test-$$ SL_FAULT="$2" LD_PRELOAD=$preload \
             timeout -k 5 300 "$SLUICE" "${gpt[@]}" "${@:3}" --data "$data" --out "$work/$1" 2>"$work/err.$r" &
         pids[r]=$!
         # The fault counts clock readings: none while the others wait for rank 0.

@@ -24,7 +24,7 @@ write_agents "$work"
 gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet --stages 2)
 # on HOST RANK ARGUMENTS...
 on() {
-    SLUICE_RANK=$2 SLUICE_RANKS=2 SLUICE_MEET=10.77.0.1:29501 SLUICE_KEY=$$ \
+    SLUICE_RANK=$2 SLUICE_RANKS=2 SLUICE_MEET=10.77.0.1:29501 SLUICE_KEY=the-key-of-this-test-$$ \
         "$work/enter-exec" "$1" timeout 300 "$SLUICE" train "${gpt[@]}" "${@:3}" 2>"$work/err.$2"
 }
 "$SLUICE" train "${gpt[@]}" --steps 4 --out "$work/threads" 2>"$work/err" || fail "threads"

@@ -28,6 +28,20 @@ gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 -
 srun 3 "$SLUICE" train "${gpt[@]}" --stages 4 --steps 4 --out "$work/tasks" || fail "three tasks: status $?"
 diff -r "$work/threads/ckpt" "$work/tasks/ckpt" || fail "tasks wrote another checkpoint"
 
+# Nothing but a file that only this user can read lets a task in; it is gone when all tasks are there.
+[ -z "$(find "$work/tasks" -name '.key*')" ] || fail "the key of the step is left behind"
+step=5
+mkdir "$work/stale" && echo an-old-secret-of-the-same-step >"$work/stale/.key-slurm-$$.5" && chmod 600 "$work/stale/.key-slurm-$$.5"
+srun 2 "$SLUICE" train "${gpt[@]}" --stages 2 --steps 1 --out "$work/stale" || fail "a stale key: status $?"
+step=6
+status=0
+srun 2 "$SLUICE" check "${gpt[@]}" --stages 2 --steps 2 || status=$?
+[ $status = 1 ] || fail "no secret: status $status"
+grep -q "ranks without a secret" "$work/err0" || fail "no secret: not said"
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/key"
+chmod 600 "$work/key"
+export SLUICE_KEY_FILE=$work/key
+
 # check prints once; a wrong number of tasks is refused once, with its own status.
 step=1
 srun 2 "$SLUICE" check "${gpt[@]}" --stages 2 --steps 2 || fail "check: status $?"

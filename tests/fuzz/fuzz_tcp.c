@@ -33,6 +33,7 @@ static void open_world(struct world *w, uint8_t choice) {
     int pair[2];
     *w = (struct world){.comm = {.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 2}},
                                  .peers = w->peers,
+                                 .early_bytes = 1 << 20,
                                  .poll_fd = -1,
                                  .wake_fd = -1}};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)

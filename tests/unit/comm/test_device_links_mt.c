@@ -146,7 +146,7 @@ static void run_ranks(sl_err (*body)(struct rank *r), struct rank ranks[RANKS]) 
         ranks[i].job = (struct sl_comm_job){.rank = i,
                                             .ranks = RANKS,
                                             .meet_fd = i ? -1 : fd,
-                                            .key = 77,
+                                            .has_key = true,
                                             .timeout_ns = 60000000000};
         snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
         assert_int_equal(pthread_create(&threads[i], NULL, rank_main, &ranks[i]), 0);

@@ -47,14 +47,15 @@ static void test_alone(void **state) {
 
 static void test_launch(void **state) {
     (void)state;
-    struct sl_comm_job job = read_job(
-        (const char *[]){"SLUICE_RANK", "2", "SLUICE_RANKS", "3", "SLUICE_MEET", "a:7",
-                         "SLUICE_KEY", "x", "SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "9",
-                         "SLURM_STEP_NODELIST", "other", NULL}); /* within somebody's step */
+    struct sl_comm_job job = read_job((const char *[]){
+        "SLUICE_RANK", "2", "SLUICE_RANKS", "3", "SLUICE_MEET", "a:7", "SLUICE_KEY",
+        "0123456789abcdef", "SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "9", "SLURM_STEP_NODELIST",
+        "other", NULL}); /* within somebody's step */
     assert_int_equal(job.rank, 2);
     assert_int_equal(job.ranks, 3);
     assert_string_equal(job.meet, "a:7");
-    assert_false(job.anywhere);
+    assert_false(job.many_hosts);
+    assert_true(job.has_key && !*job.step);
     refuse((const char *[]){"SLUICE_RANK", "1", "SLUICE_RANKS", "3", NULL}, "SLUICE_MEET");
     refuse((const char *[]){"SLUICE_RANK", "3", "SLUICE_RANKS", "3", "SLUICE_MEET", "a:7", NULL},
            "not between 0 and 2");
@@ -78,13 +79,15 @@ static void test_step(void **state) {
         assert_true(sl_comm_job_is_step(lookup));
         assert_int_equal(job.rank, 5);
         assert_int_equal(job.ranks, 8);
-        assert_true(job.anywhere && job.key != 0);
+        assert_true(job.many_hosts && !job.has_key);
+        assert_string_equal(job.step, "slurm-4711.2");
         if (strncmp(job.meet, want, strlen(want)) != 0)
             fail_msg("%s: meets at %s", rows[i].list, job.meet);
     }
 }
 
-/* All tasks of a step compute the same address and key; other steps differ; both can be set. */
+/* All tasks of a step compute the same address and no key: its numbers are public. Other steps
+ * differ; both can be set. */
 static void test_steps_apart(void **state) {
     (void)state;
     const char *names[] = {"SLURM_JOB_ID",
@@ -108,14 +111,16 @@ static void test_steps_apart(void **state) {
     names[3] = "1";
     struct sl_comm_job other = read_job(names);
     assert_string_equal(one.meet, same.meet);
-    assert_true(one.key == same.key && one.key != other.key);
+    assert_true(strcmp(one.step, other.step) != 0 && !one.has_key && !other.has_key);
     names[10] = "SLUICE_MEET";
     names[11] = "n9-ib:77";
     names[12] = "SLUICE_KEY";
-    names[13] = "secret";
+    names[13] = "a secret of many letters";
     struct sl_comm_job set = read_job(names);
     assert_string_equal(set.meet, "n9-ib:77");
-    assert_true(set.key != other.key);
+    assert_true(set.has_key);
+    names[13] = "short";
+    refuse(names, "can be guessed");
 }
 
 static void test_step_refused(void **state) {

@@ -75,6 +75,7 @@ static void open_world(struct world *w) {
     int pair[2];
     *w = (struct world){.comm = {.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 2}},
                                  .peers = w->peers,
+                                 .early_bytes = BIG,
                                  .poll_fd = -1,
                                  .wake_fd = -1,
                                  .lost = -1,
@@ -164,10 +165,35 @@ static void an_ack_follows_its_message(void **state) {
     free(got);
 }
 
+/* Messages that nobody expects fill no memory, neither one of any size nor any number of empty ones. */
+static void early_messages_are_bounded(void **state) {
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        struct world w;
+        struct tcp_head head = {
+            .kind = TCP_DATA, .tag = 5, .size_bytes = large ? (int64_t)1 << 38 : 0};
+        int64_t sent = 0;
+        open_world(&w);
+        send_head(w.peer_fd, head);
+        while (sent < 64 * (int64_t)BIG && !atomic_load(&w.comm.post.base.gate.failed)) {
+            ssize_t put = large ? send(w.peer_fd, w.bytes, 1 << 16, MSG_DONTWAIT)
+                                : send(w.peer_fd, &head, sizeof head, MSG_DONTWAIT);
+            assert_true(put < 0 || large || put == (ssize_t)sizeof head);
+            sent += put > 0 ? put : 0;
+        }
+        assert_true(atomic_load(&w.comm.post.base.gate.failed));
+        assert_int_equal(sl_comm_gate_error(&w.comm.post.base.gate), SL_ERR_PEER);
+        assert_non_null(strstr(sl_err_message(), "that no worker here expects"));
+        assert_true(w.peers[1].stray_bytes < 2 * BIG);
+        close_world(&w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ack_overtakes_its_message),
         cmocka_unit_test(an_ack_follows_its_message),
+        cmocka_unit_test(early_messages_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
