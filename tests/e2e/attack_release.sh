@@ -68,10 +68,10 @@ fi
 # 2. Another key: nothing connects, both ends say so.
 ports
 patience=2
-rank 1 2 "$key-other" $where &
+rank 1 2 "$key-other" "$where" &
 pid=$!
 rc=0
-rank 0 2 $key $where || rc=$?
+rank 0 2 $key "$where" || rc=$?
 [ $rc = 5 ] || fail "another key: rank 0 exits $rc"
 grep -q "rank 1 did not come.*connections without the key" err0 || fail "rank 0 does not say why"
 rc=0
@@ -86,7 +86,7 @@ for mode in listen reflect; do
     pid=$!
     ready told
     rc=0
-    patience=2 rank 1 2 $key $where || rc=$?
+    patience=2 rank 1 2 $key "$where" || rc=$?
     [ $rc = 5 ] || fail "$mode: exit $rc"
     grep -q "does not have the key of this job" err1 || fail "$mode: the rank does not say so"
     kill $pid 2>/dev/null || true
