@@ -1,4 +1,4 @@
-/* sluice import: read an ONNX model, another planner's input, or traces of PyTorch's profiler. */
+/* sluice import: read a folder of Hugging Face, an ONNX model, another planner's input, or traces of PyTorch's profiler. */
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/terminal.h"
@@ -9,13 +9,16 @@
 #include <string.h>
 
 /* A model, not a planner's input. */
-static sl_err import_onnx(const struct sl_args *args) {
+static sl_err import_model(const struct sl_args *args, bool hf) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     struct sl_job_model_request request = {.name = args->positional[1],
+                                           .dirs = sl_cli_model_dirs(args, &arena),
                                            .sizes = sl_cli_model_sizes(args, &arena),
                                            .loss = sl_args_text(args, "--loss", NULL)};
-    sl_err err = sl_job_model_import(&request, sl_args_text(args, "-o", NULL), &text);
+    const char *to = sl_args_text(args, "-o", NULL);
+    sl_err err =
+        hf ? sl_job_model_import_hf(&request, to, &text) : sl_job_model_import(&request, to, &text);
     if (err == SL_OK)
         err = sl_cli_print(&text);
     sl_text_free(&text);
@@ -69,8 +72,9 @@ static sl_err run(const struct sl_args *args) {
     bool trace = strcmp(args->positional[0], "trace") == 0;
     if (!trace && args->positional_count > 2)
         return sl_fail(SL_ERR_USAGE, "import: one file at a time, except of traces");
-    if (strcmp(args->positional[0], "onnx") == 0)
-        return import_onnx(args);
+    bool hf = strcmp(args->positional[0], "hf") == 0;
+    if (hf || strcmp(args->positional[0], "onnx") == 0)
+        return import_model(args, hf);
     sl_err err = trace ? import_trace(args, &arena, &text) : import_planner(args, &arena, &text);
     if (err == SL_OK)
         err = sl_cli_print(&text);
@@ -82,7 +86,7 @@ static sl_err run(const struct sl_args *args) {
 static const struct sl_option options[] = {
     {"--loss", "OP:OUT,TARGETS", "onnx: add a loss, for example cross_entropy:logits,labels",
      false},
-    {"--set", "NAME=SIZE,...", "onnx: sizes with names other than the batch size", true},
+    {"--set", "NAME=SIZE,...", "hf, onnx: sizes of the model", true},
     {"-o", "FILE", "the model and its initial values; of traces: X.trace.json, .html, .svg", false},
     {0},
 };
@@ -91,17 +95,20 @@ const struct sl_command sl_cli_cmd_import = {
     .name = "import",
     .synopsis = "FORMAT FILE [-o MODEL] [--loss OP:OUT,TARGETS] [--set NAME=SIZE]... [--json]\n"
                 "   or: sluice import trace RANK0.json RANK1.json ... [-o X.trace.json]",
-    .brief = "read an ONNX model, another planner's input, or PyTorch traces",
-    .detail = "Checks the file and prints a summary. 'sluice plan FILE' plans it.\n"
-              "\n"
-              "Formats: onnx, piper, dnn-partitioning, pipedream. A path that ends in .onnx can "
-              "also take the\n"
-              "place of MODEL in every command. Traces of PyTorch's profiler, one per rank, become "
-              "one\n"
-              "timeline; 'sluice report' draws it with its critical path.\n\n"
-              "  sluice import onnx net.onnx --loss cross_entropy:logits,labels -o net.model\n"
-              "  sluice import piper bert32a100.json\n"
-              "  sluice import trace rank-0.json rank-1.json -o run.trace.json",
+    .brief = "read a Hugging Face or ONNX model, another planner's input, or PyTorch traces",
+    .detail =
+        "Checks the file and prints a summary. 'sluice plan FILE' plans it.\n"
+        "\n"
+        "Formats: hf (a folder of Hugging Face), onnx, piper, dnn-partitioning, pipedream. Such "
+        "a folder\n"
+        "and a path that ends in .onnx can also take the place of MODEL in every command.\n"
+        "Traces of PyTorch's profiler, one per rank, become "
+        "one\n"
+        "timeline; 'sluice report' draws it with its critical path.\n\n"
+        "  sluice import hf Llama-3.2-1B -o llama.model\n"
+        "  sluice import onnx net.onnx --loss cross_entropy:logits,labels -o net.model\n"
+        "  sluice import piper bert32a100.json\n"
+        "  sluice import trace rank-0.json rank-1.json -o run.trace.json",
     .options = options,
     .min_args = 2,
     .max_args = SL_ARGS_MAX,

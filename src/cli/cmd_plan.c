@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/terminal.h"
+#include "hf/folder.h"
 #include "job/plan_given.h"
 #include "job/schedule.h"
 
@@ -11,7 +12,7 @@
 static bool is_imported(const struct sl_args *args) {
     const char *name = args->positional[0];
     return sl_args_has(args, "--cost-model") ||
-           (!sl_cli_ends(name, ".model") && sl_file_exists(name));
+           (!sl_cli_ends(name, ".model") && sl_file_exists(name) && !sl_hf_is_folder(name));
 }
 
 /* ---- a graph of another planner ---- */

@@ -384,7 +384,9 @@ static const struct sl_option options[] = {
     {"--allow-change", NULL, "--resume: other options may change the results", false},
     {"--config", "FILE", "take options from X.toml or X.json; others here replace them", false},
     {"--print-config", NULL, "print all options as TOML (--json: JSON) and stop", false},
-    {"--init", "CKPT", "start from the weights of a run or checkpoint", false},
+    {"--init", "WEIGHTS", "start from the weights of a run, a .safetensors file or a folder",
+     false},
+    {"--init-partial", NULL, "start from those tensors of --init that fit", false},
     {0},
 };
 

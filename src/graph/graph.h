@@ -102,9 +102,11 @@ struct sl_size { /* a size of the model text, for reports and checkpoints */
 };
 
 /* Where stored initial values come from. `read` gives elements [from, from + count) of the tensor;
- * calls do not overlap. */
+ * calls do not overlap, and those of a tensor start at 0 and ascend. */
 struct sl_stored_values {
     void *ctx;
+    /* Tensors that start with a stored value whatever their initialiser is; NULL: none. */
+    bool (*has)(void *ctx, const char *name);
     sl_err (*read)(void *ctx, const char *name, int64_t from, int64_t count, float *out);
     void (*close)(void *ctx);
 };
@@ -113,6 +115,7 @@ struct sl_graph {
     struct sl_arena arena;
     const char *name, *brief;
     const char *weights;            /* path of the file with stored initial values, or NULL */
+    const char *folder;             /* of weights that all parameters start from, or NULL */
     struct sl_stored_values stored; /* read NULL: not opened; sl_graph_close closes it */
     SL_VEC(struct sl_value) values;
     SL_VEC(struct sl_node) nodes;

@@ -53,6 +53,7 @@ struct sl_job {
     int64_t checkpoint_every, keep;
     int save; /* enum sl_job_save */
     const char *init, *cost;
+    bool init_partial;
     bool trace, log_staleness;
     int64_t audit;
     double stall_timeout; /* seconds */

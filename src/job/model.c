@@ -4,12 +4,14 @@
 
 #include "base/safetensors.h"
 #include "base/vec.h"
+#include "hf/folder.h"
 #include "onnx/import.h"
 #include "op/registry.h"
 
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -116,13 +118,25 @@ static void set_weights(struct sl_graph *graph, const char *path) {
     free(real);
 }
 
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static sl_err attach_values(struct sl_graph *graph) {
     struct values *values = sl_realloc(NULL, sizeof *values);
     *values = (struct values){0};
     set_weights(graph, graph->weights);
+    if (is_folder(graph->weights)) { /* all parameters start from it: see job/init.c */
+        graph->folder = graph->weights;
+        graph->weights = NULL;
+        free(values);
+        return SL_OK;
+    }
     sl_err err = sl_st_open(graph->weights, &values->file);
     if (err == SL_OK)
-        graph->stored = (struct sl_stored_values){values, read_value, close_values};
+        graph->stored =
+            (struct sl_stored_values){.ctx = values, .read = read_value, .close = close_values};
     else
         free(values);
     return err;
@@ -184,12 +198,26 @@ static sl_err write_import(struct sl_onnx_imported *imported, const char *path) 
     return err;
 }
 
+static void put_summary(const struct sl_graph *graph, struct sl_text *out) {
+    char shape[SL_SHAPE_TEXT], human[SL_HUMAN_BYTES];
+    double count = 0;
+    for (int64_t i = 0; i < graph->params.count; i++)
+        count += (double)sl_graph_shape_numel(
+            &sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
+    sl_text_printf(out, "nodes         %lld\n", (long long)graph->nodes.count);
+    sl_text_printf(out, "parameters    %s in %lld tensors\n", sl_human_count(count, human),
+                   (long long)graph->params.count);
+    for (int64_t i = 0; i < graph->inputs.count; i++)
+        sl_text_printf(
+            out, "input         %s %s\n", graph->inputs.at[i].name,
+            sl_graph_shape_text(&sl_graph_value(graph, graph->inputs.at[i].value)->shape, shape));
+}
+
 sl_err sl_job_model_import(const struct sl_job_model_request *request, const char *path,
                            struct sl_text *out) {
     struct sl_onnx_imported imported = {0};
     struct sl_onnx_options how = {.loss = request->loss && *request->loss ? request->loss : NULL,
                                   .sets = request->sizes};
-    char shape[SL_SHAPE_TEXT], human[SL_HUMAN_BYTES];
     sl_err err = sl_onnx_import(request->name, &how, &imported);
     if (err == SL_OK && path && *path)
         err = write_import(&imported, path);
@@ -198,20 +226,80 @@ sl_err sl_job_model_import(const struct sl_job_model_request *request, const cha
         return err;
     }
     const struct sl_graph *graph = imported.graph;
-    double count = 0;
-    for (int64_t i = 0; i < graph->params.count; i++)
-        count += (double)sl_graph_shape_numel(
-            &sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
     sl_text_printf(out, "%s: %s\n", graph->name, graph->brief);
-    sl_text_printf(out, "nodes         %lld\n", (long long)graph->nodes.count);
-    sl_text_printf(out, "parameters    %s in %lld tensors\n", sl_human_count(count, human),
-                   (long long)graph->params.count);
-    for (int64_t i = 0; i < graph->inputs.count; i++)
-        sl_text_printf(
-            out, "input         %s %s\n", graph->inputs.at[i].name,
-            sl_graph_shape_text(&sl_graph_value(graph, graph->inputs.at[i].value)->shape, shape));
+    put_summary(graph, out);
     sl_onnx_imported_close(&imported);
     return SL_OK;
+}
+
+/* ---- Hugging Face ---- */
+
+/* Libraries are those of Sluice, not files in the folder. */
+static sl_err find_library(const void *ctx, const char *from, const char *name,
+                           struct sl_model_source *out) {
+    const char *const *dirs = ctx;
+    struct sl_arena arena = {0};
+    sl_err err = SL_OK;
+    (void)from;
+    for (int i = 0; dirs && dirs[i]; i++) {
+        const char *place = sl_arena_printf(&arena, "%s/config.json", dirs[i]);
+        if (sl_file_exists(sl_arena_printf(&arena, "%s/%s.model", dirs[i], name))) {
+            err = sl_graph_model_find_used(NULL, place, name, out);
+            sl_arena_free(&arena);
+            return err;
+        }
+    }
+    sl_arena_free(&arena);
+    return sl_fail(SL_ERR_INPUT, "no library '%s' among the models; is Sluice installed?", name);
+}
+
+static sl_err add_sizes(struct sl_arena *arena, const char *file, struct sl_str text,
+                        const struct sl_plan *plan, const char **sizes);
+
+static sl_err open_hf(const struct sl_job_model_request *r, struct sl_graph **out,
+                      struct sl_graph **eval) {
+    struct sl_arena arena = {0};
+    struct sl_model_options options = {.find_used = find_library, .find_ctx = r->dirs};
+    const struct sl_hf_arch *arch;
+    const char *sizes = r->sizes, *file = sl_arena_printf(&arena, "%s/config.json", r->name);
+    struct sl_text text = {0};
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_hf_folder_read(r->name, &arch, &text));
+    SL_TRY_OUT(add_sizes(&arena, file, (struct sl_str){text.at, text.length}, r->plan, &sizes));
+    SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
+    SL_TRY_OUT(read_both(file, (struct sl_str){text.at, text.length}, &options, out, eval));
+    for (int i = 0; i < 2; i++) {
+        struct sl_graph *graph = i ? (eval ? *eval : NULL) : (out ? *out : NULL);
+        if (!graph)
+            continue;
+        set_weights(graph, r->name);
+        graph->folder = graph->weights;
+        graph->weights = NULL;
+    }
+out:
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+    return err;
+}
+
+sl_err sl_job_model_import_hf(const struct sl_job_model_request *r, const char *path,
+                              struct sl_text *out) {
+    const struct sl_hf_arch *arch;
+    struct sl_graph *graph = NULL;
+    struct sl_text text = {0};
+    char *real = realpath(r->name, NULL);
+    sl_err err = SL_OK;
+    SL_TRY_OUT(open_hf(r, &graph, NULL));
+    SL_TRY_OUT(sl_hf_folder_read(real ? real : r->name, &arch, &text));
+    if (path && *path)
+        SL_TRY_OUT(sl_file_write(path, text.at, text.length));
+    sl_text_printf(out, "%s: %s (%s)\n", graph->name, arch->model_type, arch->brief);
+    put_summary(graph, out);
+out:
+    free(real);
+    sl_text_free(&text);
+    sl_graph_close(graph);
+    return err;
 }
 
 /* ---- models ---- */
@@ -247,6 +335,8 @@ sl_err sl_job_model_open(const struct sl_job_model_request *r, struct sl_graph *
     sl_err err = SL_OK;
     if (is_onnx(r->name))
         return open_onnx(r, out, eval);
+    if (sl_hf_is_folder(r->name))
+        return open_hf(r, out, eval);
     if (r->loss && *r->loss)
         return sl_fail(
             SL_ERR_USAGE,

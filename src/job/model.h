@@ -14,7 +14,7 @@ struct sl_job_model_names {
 struct sl_job_model_names sl_job_model_names(const char *const *dirs, struct sl_arena *arena);
 
 struct sl_job_model_request {
-    const char *name;           /* without '/', '.model' and '.onnx': looked for in `dirs` */
+    const char *name;           /* without '/', '.model' and '.onnx', and not a folder: in `dirs` */
     const char *const *dirs;    /* ends with NULL, or is NULL */
     const struct sl_plan *plan; /* its sizes come first, if it is one of this model; or NULL */
     const char *sizes;          /* "L=4,C=128" */
@@ -31,6 +31,11 @@ SL_MUST_CHECK sl_err sl_job_model_open(const struct sl_job_model_request *reques
  * name with the ending .safetensors. `path` NULL or "": neither. Appends a summary. */
 SL_MUST_CHECK sl_err sl_job_model_import(const struct sl_job_model_request *request,
                                          const char *path, struct sl_text *out);
+
+/* Imports a folder of Hugging Face: writes the model to `path`, which names the folder as the place of
+ * its weights. `path` NULL or "": does not. Appends a summary. */
+SL_MUST_CHECK sl_err sl_job_model_import_hf(const struct sl_job_model_request *request,
+                                            const char *path, struct sl_text *out);
 
 /* Reads the flat text of a run, RUN/model.model; `file` is for messages. Stored initial values are
  * NaN where their file is gone: a checkpoint replaces them. */

@@ -58,6 +58,18 @@ static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *hos
         &work->own_graph, eval_graph_of(work, host));
 }
 
+/* A run that continues has its own weights. */
+static sl_err attach_init(struct sl_job_work *work) {
+    struct sl_job *job = &work->job;
+    if (work->stored && work->stored->has_checkpoint)
+        return SL_OK;
+    if (!*job->init && work->own_graph->folder)
+        sl_job_resolve(job, "init", work->own_graph->folder);
+    if (!*job->init)
+        return SL_OK;
+    return sl_job_init_attach(work->own_graph, job->init, job->init_partial);
+}
+
 static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *host) {
     struct sl_job *job = &work->job;
     if (host->graph) {
@@ -74,6 +86,7 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
     else
         SL_TRY(stored ? read_stored_model(work, host) : read_model(work, host));
     SL_TRY(sl_graph_autodiff(work->own_graph));
+    SL_TRY(attach_init(work));
     work->graph = work->own_graph;
     work->train.model_hash = sl_graph_model_hash(work->graph);
     if (!stored) /* model.model has its sizes as numbers */

@@ -31,6 +31,10 @@ SL_MUST_CHECK sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_
 /* After the plan is known: a schedule from a module becomes one from a file; `schedule` becomes
  * "schedule.sched", the copy in the run directory. */
 SL_MUST_CHECK sl_err sl_job_given_keep(struct sl_job_work *work);
+/* init.c: the parameters and states of the graph start from the weights at `path` (ckpt/weights.h).
+ * Refuses tensors that are missing, left over or of another shape, unless `partial`. */
+struct sl_graph;
+SL_MUST_CHECK sl_err sl_job_init_attach(struct sl_graph *graph, const char *path, bool partial);
 /* forecast.c: work->forecast from `cost`. */
 SL_MUST_CHECK sl_err sl_job_forecast_make(struct sl_job_work *work);
 /* open.c: a text field that the job leaves open; the value counts as given from now on. */

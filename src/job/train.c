@@ -157,7 +157,7 @@ static struct sl_session_config configure(struct sl_job_training *t, const struc
         .plan_text = texts->plan.at,
         .sched_text = texts->sched.at,
         .forecast = texts->forecast.at,
-        .init = *job->init ? job->init : NULL,
+        .init = *job->init && !t->work->own_graph ? job->init : NULL,
         .checkpoint_every = job->checkpoint_every,
         .pace_ns = sl_job_has(job, "checkpoint_every") ? 0 : pace_ns,
         .save_stops = job->save == SL_JOB_SAVE_SYNC,

@@ -280,7 +280,8 @@ static void close_stored(void *ctx) {
 void sl_onnx_attach(struct sl_onnx_imported *imported, struct sl_graph *graph) {
     if (imported->graph != graph)
         sl_graph_close(imported->graph);
-    graph->stored = (struct sl_stored_values){imported->lower, read_stored, close_stored};
+    graph->stored = (struct sl_stored_values){
+        .ctx = imported->lower, .read = read_stored, .close = close_stored};
     *imported = (struct sl_onnx_imported){0};
 }
 

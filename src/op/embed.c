@@ -1,6 +1,8 @@
 /* embed: y[i] = table[indices[i]]; the indices may have any shape.
  *
  *   table [V,C]   indices [...]   y [...,C]       dtable [V,C]: rows of dy added up, i ascending
+ *
+ * The row `padding` gets no gradient from this use (padding_idx of torch.nn.Embedding); -1: none.
  */
 #include "op/common.h"
 
@@ -15,6 +17,9 @@ static sl_err infer(struct sl_infer *c) {
     if (c->in[0].rank != 2 || c->in[0].batch)
         return sl_graph_infer_fail(c, "the table must be [rows,columns], it is %s (indices %s)",
                                    table, indices);
+    if (c->attr[0].i < -1 || c->attr[0].i >= c->in[0].dim[0])
+        return sl_graph_infer_fail(c, "'padding' %lld is no row of the table %s",
+                                   (long long)c->attr[0].i, table);
     if (c->in[1].rank >= SL_MAX_RANK)
         return sl_graph_infer_fail(c, "indices %s have too many sizes for a table %s", indices,
                                    table);
@@ -31,8 +36,8 @@ static double bytes(const struct sl_op_view *v) {
 static int grad(struct sl_grad *g, int input) {
     if (input != 0)
         return -1;
-    union sl_attr rows[1] = {{.i = sl_graph_grad_shape(g, g->in[0])->dim[0]}};
-    return sl_graph_grad_emit(g, "embed_dw", 2, (int[]){g->dout[0], g->in[1]}, rows);
+    union sl_attr attr[2] = {{.i = sl_graph_grad_shape(g, g->in[0])->dim[0]}, g->attr[0]};
+    return sl_graph_grad_emit(g, "embed_dw", 2, (int[]){g->dout[0], g->in[1]}, attr);
 }
 
 static void ref(const struct sl_ref *r) {
@@ -45,8 +50,11 @@ static void ref(const struct sl_ref *r) {
     }
 }
 
-SL_OP_ROW(embed, "rows of a table by index", "table indices", "y", .layer = SL_LAYER_EMBED,
-          .infer = infer, .flops = sl_op_flops_none, .bytes = bytes, .grad = grad, .ref = ref)
+static const struct sl_attr_desc attrs[] = {{"padding", SL_ATTR_INT, "-1", NULL}, {0}};
+
+SL_OP_ROW(embed, "rows of a table by index", "table indices", "y", .attrs = attrs,
+          .layer = SL_LAYER_EMBED, .infer = infer, .flops = sl_op_flops_none, .bytes = bytes,
+          .grad = grad, .ref = ref)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = SL_SHAPE(2, 0, c->attr[0].i, sl_graph_shape_dim(&c->in[0], -1).n);
@@ -59,11 +67,12 @@ static void ref_dw(const struct sl_ref *r) {
     int64_t n = r->out[0].shape.dim[1], count = sl_op_numel(&r->in[1].shape);
     memset(r->out[0].f, 0, (size_t)sl_op_numel(&r->out[0].shape) * sizeof(double));
     for (int64_t i = 0; i < count; i++)
-        for (int64_t j = 0; j < n; j++)
+        for (int64_t j = 0; j < n && r->in[1].i[i] != r->attr[1].i; j++)
             r->out[0].f[r->in[1].i[i] * n + j] += r->in[0].f[i * n + j];
 }
 
-static const struct sl_attr_desc attrs_dw[] = {{"rows", SL_ATTR_INT, NULL, NULL}, {0}};
+static const struct sl_attr_desc attrs_dw[] = {
+    {"rows", SL_ATTR_INT, NULL, NULL}, {"padding", SL_ATTR_INT, "-1", NULL}, {0}};
 
 SL_OP_ROW(embed_dw, "gradient of embed with respect to the table", "dy indices", "dw",
           .attrs = attrs_dw, .internal = true, .layer = SL_LAYER_EMBED, .infer = infer_dw,

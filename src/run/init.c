@@ -26,14 +26,21 @@ static void fill_piece(void *ctx, int64_t piece) {
         f->buffer[i] = (float)sl_op_init_value(f->init, f->seed, f->stream, f->first + i);
 }
 
+static bool is_stored(const struct fill *f) {
+    const struct sl_stored_values *stored = f->stored;
+    return stored->read && (f->init->kind == SL_INIT_STORED ||
+                            (stored->has && stored->has(stored->ctx, f->param->name)));
+}
+
 /* One tensor into `slabs` at its offset. */
 static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *place, struct fill *f,
                           void *const *slabs, int slab_count) {
     const struct sl_device_row *row = w->device->row;
+    bool stored = is_stored(f);
     for (f->first = 0; f->first < place->numel; f->first += BUFFER) {
         int64_t left = place->numel - f->first;
         f->count = left < BUFFER ? left : BUFFER;
-        if (f->init->kind == SL_INIT_STORED && f->stored->read)
+        if (stored)
             SL_TRY(f->stored->read(f->stored->ctx, f->param->name, f->first, f->count, f->buffer));
         else
             sl_par_for((f->count + PIECE - 1) / PIECE, w->device->threads, fill_piece, f);

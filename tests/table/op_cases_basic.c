@@ -29,6 +29,9 @@ static const struct sl_op_case cases[] = {
     {"dropout", "flat", {SL_X("B*11")}, "p=0.2 stream=4", 0},
     {"dropout", "rows", {SL_X("B*3,7")}, "p=0.7 stream=11", 0},
     {"embed", "rows", {SL_W("7,3"), SL_I("B,5", 7)}, NULL, 0},
+    /* That the row gets no gradient is tested with models of transformers (test_hf.c): there is no
+     * finite difference to compare with. */
+    {"embed", "padding", {SL_W("11,3"), SL_I("B,5", 7)}, "padding=9", 0},
     {"embed", "flat", {SL_W("5,2"), SL_I("B*11", 5)}, NULL, 0},
     {"embed_bag", "sum", {SL_W("7,3"), SL_I("B,5", 7)}, NULL, 0},
     {"embed_bag", "mean", {SL_W("7,3"), SL_I("B,5", 7)}, "mode=mean", 0},
@@ -102,6 +105,7 @@ static const struct sl_op_error errors[] = {
     {"dropout", {SL_X("")}, "p=0.5", {"[]", "first size"}},
     {"dropout", {SL_X("B,5")}, "p=-0.1", {"-0.1", "[0, 1)"}},
     {"dropout", {SL_X("B,5")}, NULL, {"'p'", "must be given"}},
+    {"embed", {SL_W("7,3"), SL_I("B,5", 7)}, "padding=7", {"'padding'", "[7,3]"}},
     {"embed", {SL_W("7,3,2"), SL_I("B,5", 7)}, NULL, {"[7,3,2]", "[B,5]"}},
     {"embed", {SL_W("7,3"), SL_I("B,1,2,3,4,5", 7)}, NULL, {"[7,3]", "[B,1,2,3,4,5]"}},
     {"embed_bag", {SL_W("7"), SL_I("B,5", 7)}, NULL, {"[7]", "[B,5]"}},

@@ -40,6 +40,12 @@ static const struct sl_op_case cases[] = {
     {"rope", "interleaved", {SL_X("B,5,3,6")}, "style=interleaved base=50", 0},
     {"rope", "shifted", {SL_X("B,3,2,6")}, "offset=11 scale=0.25", 0},
     {"rope", "inverse", {SL_X("B,3,2,6")}, "inverse=1 base=7 offset=3", 0},
+    {"rope",
+     "by_frequency",
+     {SL_X("B,3,2,10")},
+     "base=7 scale=0.25 ramp=frequency low=0.21 high=0.87",
+     0},
+    {"rope", "by_index", {SL_X("B,3,2,10")}, "base=7 scale=0.25 ramp=index low=3 high=1", 0},
 };
 
 static const struct sl_op_error errors[] = {
@@ -63,6 +69,7 @@ static const struct sl_op_error errors[] = {
      {"[B,2]", "[3,2]"}},
     {"rope", {SL_X("B,5,3,3")}, NULL, {"even", "[B,5,3,3]"}},
     {"rope", {SL_X("B,5,4")}, NULL, {"[B,T,H,D]", "[B,5,4]"}},
+    {"rope", {SL_X("B,5,3,4")}, "ramp=index low=1 high=1", {"'low'", "'high'"}},
     {"rope", {SL_X("B,5,3,4")}, "base=0", {"'base'", "positive"}},
     {"rope",
      {SL_X("B,5,3,4")},

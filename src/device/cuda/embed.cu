@@ -100,11 +100,12 @@ static __global__ void scatter_parts(array dy, sorted s, bags z) {
         s.part[blockIdx.x * z.n + j] = sum_run(dy, s, z, first, last, j);
 }
 
-/* A block per sorted position. The block of the first position of a row adds the row. */
-static __global__ void scatter(array dw, array dy, sorted s, bags z) {
+/* A block per sorted position. The block of the first position of a row adds the row. The row
+ * `padding` gets nothing. */
+static __global__ void scatter(array dw, array dy, sorted s, bags z, i64 padding) {
     i64 first = blockIdx.x, next = (first / PIECE + 1) * PIECE, end = next;
     int32_t row = s.key[first];
-    if (first > 0 && s.key[first - 1] == row)
+    if (row == padding || (first > 0 && s.key[first - 1] == row))
         return;
     i64 last = run_end(s, first, z.count);
     while (last == next && end < z.count && s.key[end] == row)
@@ -144,7 +145,7 @@ static sort_room sort_layout(void *scratch, i64 count, i64 rows, i64 n) {
     return r;
 }
 
-static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
+static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor, i64 padding) {
     i64 rows_ = call->instr->out[0].shape.dim[0], n = call->instr->out[0].shape.dim[1];
     i64 count = call->instr->in[1].numel;
     const int32_t *index = (const int32_t *)call->in[1];
@@ -161,16 +162,18 @@ static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
     sorted s = {r.keys, r.from, r.part};
     bags z = {count, bag, n, factor};
     scatter_parts<<<pieces, threads, 0, call->stream>>>(in_array(call, 0), s, z);
-    scatter<<<(unsigned)count, threads, 0, call->stream>>>(dw, in_array(call, 0), s, z);
+    scatter<<<(unsigned)count, threads, 0, call->stream>>>(dw, in_array(call, 0), s, z, padding);
     return launched(call);
 }
 
-static sl_err k_embed_dw(const sl_cuda_call *call) { return scatter_rows(call, 1, 1); }
+static sl_err k_embed_dw(const sl_cuda_call *call) {
+    return scatter_rows(call, 1, 1, call->instr->attr[1].i);
+}
 
 static sl_err k_embed_bag_dw(const sl_cuda_call *call) {
     i64 bag = rows_of(call->instr->in[1]).n;
     int64_t mode = call->instr->attr[1].i;
-    return scatter_rows(call, mode == CONCAT ? 1 : bag, mode == MEAN ? 1.0f / (float)bag : 1);
+    return scatter_rows(call, mode == CONCAT ? 1 : bag, mode == MEAN ? 1.0f / (float)bag : 1, -1);
 }
 
 static i64 scatter_scratch(const sl_instr *instr) {

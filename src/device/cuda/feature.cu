@@ -77,14 +77,24 @@ struct turn {
     double base, scale;
     int64_t start;
     bool half, inverse;
+    int64_t ramp; /* as in op/rope.h */
+    double low, high;
 };
+
+/* sl_op_rope_rate of op/rope.h */
+static __device__ double rope_rate(const turn &z, i64 i) {
+    double f = pow(z.base, -2.0 * (double)i / (double)z.d);
+    if (z.ramp == 0)
+        return z.scale * f;
+    double u = z.ramp == 1 ? f : (double)i;
+    return f * (z.scale + (1 - z.scale) * fmin(fmax((u - z.low) / (z.high - z.low), 0.0), 1.0));
+}
 
 /* A thread per pair. Angles grow with the position, so they are computed in double. */
 static __global__ void rope(array y, array x, turn z, i64 pairs, bool add) {
     GRID_LOOP(p, pairs) {
         i64 i = p % (z.d / 2), head = p / (z.d / 2), t = head / z.h % z.t;
-        double angle =
-            (double)(z.start + t) * z.scale * pow(z.base, -2.0 * (double)i / (double)z.d);
+        double angle = (double)(z.start + t) * rope_rate(z, i);
         double s, c;
         sincos(angle, &s, &c);
         s = z.inverse ? -s : s;
@@ -98,8 +108,8 @@ static __global__ void rope(array y, array x, turn z, i64 pairs, bool add) {
 static sl_err k_rope(const sl_cuda_call *call) {
     const union sl_attr *attr = call->instr->attr;
     const int64_t *dim = call->instr->in[0].shape.dim;
-    turn z = {dim[1],    dim[2],    dim[3],         attr[0].f,
-              attr[3].f, attr[1].i, attr[2].i == 0, attr[4].i != 0};
+    turn z = {dim[1],         dim[2],         dim[3],    attr[0].f, attr[3].f, attr[1].i,
+              attr[2].i == 0, attr[4].i != 0, attr[5].i, attr[6].f, attr[7].f};
     i64 pairs = call->instr->in[0].numel / 2;
     rope<<<blocks_for(pairs, THREADS), THREADS, 0, call->stream>>>(
         out_array(call, 0), in_array(call, 0), z, pairs, call->add);

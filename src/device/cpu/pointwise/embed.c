@@ -54,6 +54,7 @@ struct embed_dw {
     const struct sl_device_cpu_call *call;
     int64_t count, n, rows, share;
     float factor;
+    int64_t padding; /* this row gets nothing; -1: none */
     bool by_column;
 };
 
@@ -74,7 +75,7 @@ static void embed_dw_part(void *ctx, int thread, int threads) {
         sl_device_pool_range(job->rows, 1, thread, threads, &top, &bottom);
     for (int64_t i = 0; i < job->count && left < right; i++) {
         SL_ASSERT(index[i] >= 0 && index[i] < job->rows);
-        if (index[i] < top || index[i] >= bottom)
+        if (index[i] < top || index[i] >= bottom || index[i] == job->padding)
             continue;
         float *dw = (float *)job->call->out[0] + index[i] * job->n;
         const float *dy = (const float *)job->call->in[0] + i / job->share * job->n;
@@ -99,7 +100,8 @@ static void embed_dw(struct embed_dw *job) {
 
 static void k_embed_dw(const struct sl_device_cpu_call *call) {
     const int64_t *table = call->instr->out[0].shape.dim;
-    embed_dw(&(struct embed_dw){call, numel_in(call, 1), table[1], table[0], 1, 1, false});
+    embed_dw(&(struct embed_dw){call, numel_in(call, 1), table[1], table[0], 1, 1,
+                                call->instr->attr[1].i, false});
 }
 
 static void k_embed_bag_dw(const struct sl_device_cpu_call *call) {
@@ -112,6 +114,7 @@ static void k_embed_bag_dw(const struct sl_device_cpu_call *call) {
         .rows = table[0],
         .share = mode == BAG_CONCAT ? 1 : bag,
         .factor = mode == BAG_MEAN ? 1.0f / (float)bag : 1,
+        .padding = -1,
     });
 }
 

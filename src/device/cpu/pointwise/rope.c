@@ -3,11 +3,10 @@
  * First computes the cosines and sines of all positions into scratch [T,2,D/2], in double: exactly
  * at every 64th position, in between by rotating one step further. Then rotates every head.
  */
+#include "op/rope.h"
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/vec.h"
 
-enum { ROPE_BASE, ROPE_OFFSET, ROPE_STYLE, ROPE_SCALE, ROPE_INVERSE };
-enum { ROPE_HALF };
 enum { ROPE_STRIDE = 64 };
 
 static int64_t rope_scratch(const struct sl_instr *instr, int threads) {
@@ -20,10 +19,10 @@ static void rope_angles(const struct sl_device_cpu_call *call, int64_t i, int64_
                         int64_t to) {
     const union sl_attr *attr = call->instr->attr;
     int64_t d = call->instr->in[0].shape.dim[3];
-    double step = attr[ROPE_SCALE].f * pow(attr[ROPE_BASE].f, -2.0 * (double)i / (double)d);
-    double first = (double)(attr[ROPE_OFFSET].i + from) * step;
+    double step = sl_op_rope_rate(attr, i, d);
+    double first = (double)(attr[SL_ROPE_OFFSET].i + from) * step;
     double c = cos(first), s = sin(first), turn_c = cos(step), turn_s = sin(step);
-    float *table = call->scratch, sign = attr[ROPE_INVERSE].i ? -1 : 1;
+    float *table = call->scratch, sign = attr[SL_ROPE_INVERSE].i ? -1 : 1;
     for (int64_t t = from; t < to; t++) {
         table[t * d + i] = (float)c;
         table[t * d + d / 2 + i] = sign * (float)s;
@@ -64,7 +63,7 @@ static void rope_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     const int64_t *dim = call->instr->in[0].shape.dim;
     int64_t t = dim[1], h = dim[2], d = dim[3], from, to;
-    bool half = call->instr->attr[ROPE_STYLE].i == ROPE_HALF;
+    bool half = call->instr->attr[SL_ROPE_STYLE].i == SL_ROPE_HALF;
     sl_device_pool_range(dim[0] * t * h, 1, thread, threads, &from, &to);
     for (int64_t r = from; r < to; r++) {
         const float *c = (const float *)call->scratch + r / h % t * d;
