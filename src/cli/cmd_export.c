@@ -21,7 +21,8 @@ static sl_err write_text(const struct sl_args *args, struct sl_job_export_reques
                          struct sl_text *text) {
     const char *path = sl_args_text(args, "-o", "-");
     if (!request->target)
-        return sl_fail(SL_ERR_USAGE, "export: --to csv, dot, json, megatron or torchtitan");
+        return sl_fail(SL_ERR_USAGE,
+                       "export: --to automodel, csv, dot, json, megatron or torchtitan");
     SL_TRY(sl_args_int(args, "--batch", 1, INT64_MAX >> 16, &request->batch));
     SL_TRY(sl_job_export(request, text));
     if (!sl_args_has(args, "--json"))
@@ -52,7 +53,7 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--to", "TARGET", "csv, dot, json, megatron or torchtitan", false},
+    {"--to", "TARGET", "automodel, csv, dot, json, megatron or torchtitan", false},
     {"-o", "FILE", "output file (default: standard output)", false},
     {"--model", "MODEL", "model, if the name in the plan does not find it", false},
     SL_MODEL_OPTIONS,
@@ -66,17 +67,19 @@ const struct sl_command sl_cli_cmd_export = {
     .name = "export",
     .synopsis = "X.plan --to TARGET [-o FILE]",
     .brief = "write a plan for another system",
-    .detail = "csv          the schedule in the format of PyTorch's pipelining\n"
-              "dot          a picture for Graphviz\n"
-              "json         all facts of the plan\n"
-              "megatron     options of Megatron-LM with the layout string\n"
-              "torchtitan   the modules of every stage\n"
-              "\n"
-              "megatron and torchtitan cut between layers, so make the plan with 'sluice plan\n"
-              "--whole-layers'. A plan that a target cannot express is refused with the reason.\n"
-              "\n"
-              "  sluice export gpt.plan --to megatron\n"
-              "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
+    .detail =
+        "automodel    a part of a recipe of NeMo Automodel, with the modules of every stage\n"
+        "csv          the schedule in the format of PyTorch's pipelining\n"
+        "dot          a picture for Graphviz\n"
+        "json         all facts of the plan\n"
+        "megatron     options of Megatron-LM with the layout string\n"
+        "torchtitan   the modules of every stage\n"
+        "\n"
+        "automodel, megatron and torchtitan cut between layers, so make the plan with 'sluice\n"
+        "plan --whole-layers'. A plan that a target cannot express is refused with the reason.\n"
+        "\n"
+        "  sluice export gpt.plan --to megatron\n"
+        "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
     .options = options,
     .min_args = 1,
     .max_args = 1,

@@ -5,12 +5,18 @@
 
 #include <string.h>
 
-extern const struct sl_exporter sl_interop_export_csv, sl_interop_export_dot,
-    sl_interop_export_json, sl_interop_export_megatron, sl_interop_export_torchtitan;
+extern const struct sl_exporter sl_interop_export_automodel, sl_interop_export_csv,
+    sl_interop_export_dot, sl_interop_export_json, sl_interop_export_megatron,
+    sl_interop_export_torchtitan;
 
 const struct sl_exporter *const sl_interop_exporters[] = {
-    &sl_interop_export_csv,      &sl_interop_export_dot,        &sl_interop_export_json,
-    &sl_interop_export_megatron, &sl_interop_export_torchtitan, NULL,
+    &sl_interop_export_automodel,
+    &sl_interop_export_csv,
+    &sl_interop_export_dot,
+    &sl_interop_export_json,
+    &sl_interop_export_megatron,
+    &sl_interop_export_torchtitan,
+    NULL,
 };
 
 static const char *name_of(const void *ctx, int i) {
@@ -26,9 +32,10 @@ sl_err sl_interop_exporter_find(const char *name, const struct sl_exporter **out
             return SL_OK;
         }
     const char *near = sl_nearest(name, count, name_of, NULL);
-    return sl_fail(SL_ERR_USAGE,
-                   "--to: '%s' is unknown; csv, dot, json, megatron and torchtitan are%s%s%s", name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return sl_fail(
+        SL_ERR_USAGE,
+        "--to: '%s' is unknown; automodel, csv, dot, json, megatron and torchtitan are%s%s%s", name,
+        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 int sl_interop_export_ranks(const struct sl_plan *plan) {

@@ -71,6 +71,7 @@ struct sl_schedule {
     const char *torch_name;      /* class in torch.distributed.pipelining; NULL: none */
     const char *torchtitan_name; /* its pipeline_parallel_schedule; NULL: hand it over as CSV */
     bool in_megatron;            /* options of Megatron-LM request it */
+    bool automodel_v;            /* NeMo Automodel places its stages in a V */
 
     /* Default slack. Nonzero only if it adds no staleness. */
     int slack;

@@ -198,6 +198,7 @@ const struct sl_schedule sl_schedules_row_zb_v = {
     .check = check_zb_v,
     .iteration = zb_v,
     .claim = claim,
+    .automodel_v = true,
 };
 
 const struct sl_schedule sl_schedules_row_dualpipe_v = {

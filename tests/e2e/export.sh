@@ -31,6 +31,19 @@ modules=$(sed -n 's/^--parallelism.module_fqns_per_model_part //p' "$dir/titan")
 [ "$(wc -w <<<"$modules")" = "$stages" ] || fail "stages of '$modules'"
 [ "$(tr , ' ' <<<"$modules" | xargs -n1 | sort | paste -sd ' ')" = "layers.0 layers.1 layers.2 layers.3 layers.4 layers.5 lm_head norm tok_embeddings" ] ||
     fail "modules '$modules'"
+# automodel: the same modules under their own names, in a recipe
+"$SLUICE" export "$dir/x.plan" --to automodel -o "$dir/recipe" || fail "automodel"
+grep -qx "  pp_size: $stages" "$dir/recipe" || fail "automodel: $(cat "$dir/recipe")"
+grep -qx "    pp_schedule: 1F1B" "$dir/recipe" || fail "automodel: $(cat "$dir/recipe")"
+[ "$(grep -c '^      - \[.*, model.rotary_emb\]$' "$dir/recipe")" = "$stages" ] || fail "automodel's stages: $(cat "$dir/recipe")"
+[ "$(sed -n 's/^      - \[\(.*\), model.rotary_emb\]$/\1/p' "$dir/recipe" | tr -d ',' | xargs -n1 | sed 's/^model.//' | sort | paste -sd ' ')" = \
+    "embed_tokens layers.0 layers.1 layers.2 layers.3 layers.4 layers.5 lm_head norm" ] || fail "automodel's modules: $(cat "$dir/recipe")"
+for schedule in dualpipe-v chimera 2bw; do
+    sed "s/^schedule .*/schedule \"$schedule\"/" "$dir/x.plan" >"$dir/other.plan"
+    rc=0
+    "$SLUICE" export "$dir/other.plan" --to automodel 2>"$dir/why" >/dev/null || rc=$?
+    { [ $rc = 1 ] && grep -q '^sluice: automodel ' "$dir/why"; } || fail "$schedule: exit $rc, $(cat "$dir/why")"
+done
 # Megatron: the head is not tied here, and gpipe is not one of its schedules
 grep -qx -- --untie-embeddings-and-output-weights "$dir/megatron" || fail "untied"
 sed 's/^schedule .*/schedule "gpipe"/' "$dir/x.plan" >"$dir/gpipe.plan"

@@ -2,6 +2,8 @@
 
     torchtitan DIR   titan.options: its command line reads them; its splitter cuts a small model by
                      them; the stages together have every parameter once and give the same logits
+    automodel DIR    automodel.yaml: its configuration takes the recipe; its splitter cuts a small
+                     Llama by it; the stages together give the same logits
     megatron DIR     megatron.options: its layout parser and validation accept them; with
                      SL_MEGATRON=CHECKOUT its command line has every option
 
@@ -76,6 +78,66 @@ def torchtitan(folder):
     from importlib.metadata import version
 
     print(f"count: {len(parts)} stages of torchtitan {version('torchtitan')} give the logits of the whole model")
+
+
+def automodel(folder):
+    try:
+        import torch
+        import torch.distributed as dist
+        import yaml
+        from nemo_automodel.components.distributed.pipelining.config import PipelineConfig
+        from nemo_automodel.components.distributed.pipelining.functional import split_model_into_stages
+        from nemo_automodel.recipes._dist_utils import parse_distributed_section
+        from transformers import LlamaConfig, LlamaForCausalLM
+    except ImportError as error:
+        skip(f"automodel: {error}")
+    recipe = yaml.safe_load(open(f"{folder}/automodel.yaml"))["distributed"]
+    parsed = parse_distributed_section(dict(recipe))
+    config, ranks = parsed["pipeline_config"], parsed["pp_size"]
+    assert isinstance(config, PipelineConfig) and ranks == 4, recipe
+    assert config.pp_batch_size % config.pp_microbatch_size == 0
+
+    class Mesh:
+        """One rank of a mesh, without the others."""
+
+        def __init__(self, rank):
+            self.rank = rank
+
+        def get_local_rank(self):
+            return self.rank
+
+        def size(self):
+            return ranks
+
+        def get_group(self, axis):
+            return dist.group.WORLD
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch.manual_seed(7)
+    whole = LlamaForCausalLM(LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=6, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=False, use_cache=False)).eval()
+    tokens = torch.randint(0, 64, (2, 16))
+    with torch.no_grad():
+        want = whole(tokens).logits
+    stages = {}
+    for rank in range(ranks):
+        cut, models = split_model_into_stages(
+            whole, Mesh(rank), "pp", config.pp_schedule, torch.device("cpu"),
+            module_names_per_stage=config.module_fqns_per_model_part)
+        stages.update({stage.stage_index: model for stage, model in zip(cut, models)})
+    have = tokens
+    keys = [key for stage in stages.values() for key, _ in stage.named_parameters()]
+    assert sorted(keys) == sorted(key for key, _ in whole.named_parameters())
+    with torch.no_grad():
+        for index in range(len(stages)):
+            have = stages[index](have)
+            have = getattr(have, "logits", have)
+    assert torch.equal(want, have), (want - have).abs().max()
+    dist.destroy_process_group()
+    from importlib.metadata import version
+
+    print(f"count: {len(stages)} stages of nemo-automodel {version('nemo-automodel')} give the logits of the whole model")
 
 
 def megatron(folder):

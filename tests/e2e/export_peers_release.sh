@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Exports read by the systems they are for: torchtitan's command line and splitter, Megatron-core's
-# layout. SL_PEERS_PYTHON names a Python that has the packages (default python3); SL_MEGATRON a
-# checkout of Megatron-LM, whose options are then looked up. Skipped where both packages are absent.
+# layout, Automodel's splitter. SL_PYTHON names a Python that has the packages (default python3); SL_MEGATRON a
+# checkout of Megatron-LM, whose options are then looked up. Skipped where all packages are absent.
 set -euo pipefail
 
 dir=$(mktemp -d)
@@ -10,7 +10,7 @@ fail() {
     echo "export_peers: $*" >&2
     exit 1
 }
-python=${SL_PEERS_PYTHON:-python3}
+python=${SL_PYTHON:-python3}
 command -v "$python" >/dev/null || { echo "SKIPPED: no $python" && exit 77; }
 export SLUICE_MODELS="$SRC_DIR/models" PYTHONWARNINGS=ignore
 ran=0
@@ -19,8 +19,9 @@ for schedule in 1f1b interleaved gpipe zb-v; do
     "$SLUICE" plan llama --set V=2048,T=32,L=6,C=256,H=16,K=16,F=768 --machine '1x4:mem=8G,intra=5GB/s' --batch 16 --micro 8 \
         --schedule "$schedule" --whole-layers --straight -o "$dir/x.plan" >/dev/null || fail "plan $schedule"
     "$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan.options" || fail "torchtitan, $schedule"
+    "$SLUICE" export "$dir/x.plan" --to automodel -o "$dir/automodel.yaml" || fail "automodel, $schedule"
     targets=""
-    case $schedule in interleaved | zb-v) targets=torchtitan ;; esac
+    case $schedule in interleaved | zb-v) targets="torchtitan automodel" ;; esac
     if [ "$schedule" != zb-v ]; then # Megatron has no V
         "$SLUICE" export "$dir/x.plan" --to megatron -o "$dir/megatron.options" 2>"$dir/note" || fail "megatron, $schedule"
         targets="$targets megatron"

@@ -31,7 +31,7 @@ rc=0
 "$SLUICE" import piper "$fixtures/rank-0.json" -o "$dir/x.json" 2>"$dir/why" || rc=$?
 [ $rc = 2 ] || fail "-o of piper: exit $rc"
 
-python=${SL_PEERS_PYTHON:-python3}
+python=${SL_PYTHON:-python3}
 if [ "${SL_PRESET:-release}" = release ] && "$python" -c 'import torch.distributed.pipelining' 2>/dev/null; then
     "$python" "$SRC_DIR/tests/fixtures/make_kineto.py" "$dir/gpipe" gpipe 2 1 4 >/dev/null 2>&1 || fail "PyTorch's pipeline"
     "$SLUICE" import trace "$dir"/gpipe/rank-*.json -o "$dir/gpipe.trace.json" >"$dir/out" || fail "gpipe"

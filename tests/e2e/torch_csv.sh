@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # PyTorch's parser accepts our CSVs in both dialects, in the same order, and torch's simulation of the messages
-# does not hang. Needs SLUICE_TORCH_PYTHON=/path/to/python with torch.
+# does not hang. SL_PYTHON names a Python that has torch (default python3).
 set -euo pipefail
-python=${SLUICE_TORCH_PYTHON:-}
-if [ -z "$python" ] || ! "$python" -c 'import torch.distributed.pipelining' 2>/dev/null; then
-    echo "SKIPPED: SLUICE_TORCH_PYTHON does not name a python that has torch"
+python=${SL_PYTHON:-python3}
+if ! "$python" -c 'import torch.distributed.pipelining' 2>/dev/null; then
+    echo "SKIPPED: $python has no torch"
     exit 77
 fi
 work=$(mktemp -d)
