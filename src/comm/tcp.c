@@ -159,7 +159,7 @@ static const struct sl_post_row post_row = {
 /* ---- start and end ---- */
 
 void sl_comm_tcp_free_stray(struct tcp_peer *peer, struct tcp_stray *stray) {
-    peer->stray_bytes -= (int64_t)sizeof *stray + stray->room;
+    peer->stray_bytes -= TCP_STRAY_BYTES + stray->room;
     free(stray->bytes);
     free(stray);
 }

@@ -112,7 +112,7 @@ static struct tcp_in *take_in(struct tcp_peer *peer, int tag) {
 }
 
 static void add_stray(struct tcp_peer *peer, struct tcp_stray *stray) {
-    peer->stray_bytes += (int64_t)sizeof *stray;
+    peer->stray_bytes += TCP_STRAY_BYTES;
     struct tcp_stray **at = &peer->stray;
     while (*at)
         at = &(*at)->next;

@@ -50,7 +50,7 @@ struct meeting {
     int listeners[SL_ADDRESSES_MAX], listener_count;
     struct wish *wishes;
     int wish_count;
-    struct guest guests[GUESTS_MAX];
+    struct guest *guests[GUESTS_MAX];
     int guest_count;
     int strangers;     /* connections without the key */
     char refusal[256]; /* why the last call failed */
@@ -121,8 +121,9 @@ static sl_err fail_missing(const struct meeting *m, int first, int last) {
 /* ---- callers ---- */
 
 static void drop_guest(struct meeting *m, int i) {
-    if (m->guests[i].talk.fd >= 0)
-        close(m->guests[i].talk.fd);
+    if (m->guests[i]->talk.fd >= 0)
+        close(m->guests[i]->talk.fd);
+    free(m->guests[i]);
     m->guest_count--;
     memmove(&m->guests[i], &m->guests[i + 1],
             sizeof *m->guests * (size_t)(m->guest_count - i)); /* the oldest stays first */
@@ -135,7 +136,7 @@ static void admit(struct meeting *m, int listener) {
             return;
         if (m->guest_count == GUESTS_MAX)
             drop_guest(m, 0);
-        struct guest *guest = &m->guests[m->guest_count++];
+        struct guest *guest = m->guests[m->guest_count++] = sl_realloc(NULL, sizeof *guest);
         sl_err err = sl_comm_tcp_talk_open(&guest->talk, fd, false, &m->own);
         guest->end_ns = sl_clock_ns() + GUEST_S * 1000000000LL;
         if (m->err == SL_OK)
@@ -145,11 +146,11 @@ static void admit(struct meeting *m, int listener) {
 
 /* Serves one caller. False: it is gone from the list. */
 static bool serve_guest(struct meeting *m, int i, bool ready) {
-    struct tcp_talk *talk = &m->guests[i].talk;
+    struct tcp_talk *talk = &m->guests[i]->talk;
     enum tcp_talk_result result = TCP_TALK_MORE;
     if (ready)
         result = sl_comm_tcp_talk_step(talk, m->job.key);
-    if (result == TCP_TALK_MORE && sl_clock_ns() < m->guests[i].end_ns)
+    if (result == TCP_TALK_MORE && sl_clock_ns() < m->guests[i]->end_ns)
         return true;
     int rank = talk->other.who.rank;
     sl_err err = result == TCP_TALK_DONE ? check_card(m, &talk->other) : SL_OK;
@@ -267,7 +268,7 @@ static int list_fds(const struct meeting *m, struct pollfd *fds) {
         fds[count++] = (struct pollfd){.fd = m->wishes[i].talk.fd,
                                        .events = m->wishes[i].talk.connecting ? POLLOUT : POLLIN};
     for (int i = 0; i < m->guest_count; i++)
-        fds[count++] = (struct pollfd){.fd = m->guests[i].talk.fd, .events = POLLIN};
+        fds[count++] = (struct pollfd){.fd = m->guests[i]->talk.fd, .events = POLLIN};
     return count;
 }
 

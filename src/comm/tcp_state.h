@@ -6,7 +6,8 @@
 #include "comm/post.h"
 #include "comm/tcp_seal.h"
 
-enum { TCP_RANKS_MAX = 1024 };
+/* An early message counts as this many bytes and its payload: lists of them stay short. */
+enum { TCP_RANKS_MAX = 1024, TCP_STRAY_BYTES = 16 << 10 };
 
 /* A connection whose other end has proved to be a rank of the job. */
 struct sl_comm_tcp_link {

@@ -10,7 +10,7 @@ if ! command -v python3 >/dev/null; then
 fi
 cd "$work"
 port=$((20000 + $$ % 9000))
-attack() { python3 "$SRC_DIR/tests/e2e/attack.py" "$@"; }
+attack=(python3 "$SRC_DIR/tests/e2e/attack.py")
 model=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3" --batch 4 --steps 2 --quiet)
 key=0123456789abcdef0123456789abcdef
 rank() { # RANK RANKS KEY WHERE ARGUMENTS...
@@ -42,12 +42,11 @@ refused 1 "regular file" "${run[@]}" SLUICE_KEY_FILE=. "$SLUICE" train "${model[
 for bad in 127.0.0.1:99999 127.0.0.1:0 127.0.0.1 "::1:7" :7; do
     refused 2 "SLUICE_MEET: " "${run[@]}" SLUICE_KEY=$key SLUICE_MEET="$bad" "$SLUICE" train "${model[@]}" --stages 2
 done
-run[3]=SLUICE_MEET=$where
 both() { # ARGUMENTS...: of rank 0; rank 1 has the variables of `other`
-    SLUICE_RANK=1 SLUICE_RANKS=2 SLUICE_MEET=$where SLUICE_PATIENCE=60 timeout 100 env "${other[@]}" \
+    SLUICE_RANK=1 SLUICE_RANKS=2 SLUICE_MEET="$where" SLUICE_PATIENCE=60 timeout 100 env "${other[@]}" \
         "$SLUICE" train "${model[@]}" --stages 2 "${@:2}" 2>err1 &
     pid=$!
-    SLUICE_RANK=0 SLUICE_RANKS=2 SLUICE_MEET=$where SLUICE_PATIENCE=60 timeout 100 env "$1" \
+    SLUICE_RANK=0 SLUICE_RANKS=2 SLUICE_MEET="$where" SLUICE_PATIENCE=60 timeout 100 env "$1" \
         "$SLUICE" train "${model[@]}" --stages 2 "${@:2}" 2>err0 || fail "rank 0: $(cat err0)"
     wait $pid || fail "rank 1: $(cat err1)"
     pid=
@@ -58,10 +57,10 @@ other=("SLUICE_KEY=$key")
 both SLUICE_KEY_FILE=keyfile # the same secret
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then # another user cannot read the key, and his is not accepted
     chmod 755 . && chown 65534 keyfile
-    refused 1 "belongs to user 65534" env SLUICE_RANK=0 SLUICE_RANKS=2 SLUICE_MEET=$where SLUICE_KEY_FILE=keyfile \
+    refused 1 "belongs to user 65534" env SLUICE_RANK=0 SLUICE_RANKS=2 "SLUICE_MEET=$where" SLUICE_KEY_FILE=keyfile \
         "$SLUICE" train "${model[@]}" --stages 2
     chown 0 keyfile
-    refused 3 "Permission denied" setpriv --reuid 65534 --clear-groups env SLUICE_RANK=1 SLUICE_RANKS=2 SLUICE_MEET=$where \
+    refused 3 "Permission denied" setpriv --reuid 65534 --clear-groups env SLUICE_RANK=1 SLUICE_RANKS=2 "SLUICE_MEET=$where" \
         SLUICE_KEY_FILE=keyfile "$SLUICE" train "${model[@]}" --stages 2
 fi
 
@@ -98,7 +97,7 @@ done
 ports
 patience=60
 relay=$((port + 1)) there=$where
-attack record 127.0.0.1 $relay "$port" seen >told &
+"${attack[@]}" record 127.0.0.1 $relay "$port" seen >told &
 spy=$!
 until grep -q ready told; do kill -0 $spy; done
 rank 1 2 $key 127.0.0.1:$relay &
@@ -114,7 +113,7 @@ ports
 rank 0 2 $key "$where" &
 pid=$!
 for _ in 1 2 3; do
-    until attack replay 127.0.0.1 "$port" seen $((size - 40)) >told 2>/dev/null; do kill -0 $pid || fail "replay: no rank 0"; done
+    until "${attack[@]}" replay 127.0.0.1 "$port" seen $((size - 40)) >told 2>/dev/null; do kill -0 $pid || fail "replay: no rank 0"; done
     grep -q "^out 40" told || fail "replay: $(cat told)"
 done
 rank 1 2 $key "$where" || fail "after a replay: rank 1: $(cat err1)"
@@ -141,7 +140,7 @@ late=$((calm + 2000000000))
 ports
 rank 0 3 $key "$where" & # the connections come before the ranks do
 first=$!
-attack silent 127.0.0.1 "$port" 300 >told &
+"${attack[@]}" silent 127.0.0.1 "$port" 300 >told &
 pid=$!
 ready told
 begin=$(now)
@@ -155,7 +154,7 @@ took=$(($(now) - begin))
 kill $pid
 wait $pid 2>/dev/null || true
 ports
-attack flood 127.0.0.1 "$port" 60 >told &
+"${attack[@]}" flood 127.0.0.1 "$port" 60 >told &
 pid=$!
 ready told
 started
