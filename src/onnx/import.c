@@ -5,6 +5,7 @@
 #include "base/safetensors.h"
 #include "onnx/lower.h"
 #include "op/registry.h"
+#include "rewrite/rewrite.h"
 
 #include <stdlib.h>
 
@@ -108,6 +109,13 @@ static sl_err add_inputs(struct sl_onnx_lower *l, const char *sets) {
     return SL_OK;
 }
 
+static struct sl_onnx_stored *stored_named(struct sl_onnx_lower *l, const char *name) {
+    for (int64_t i = l->stored_names.count; i < l->stored.count; i++)
+        sl_map_put(&l->stored_names, sl_str(l->stored.at[i].name), i);
+    int64_t *found = sl_map_find(&l->stored_names, sl_str(name));
+    return found ? &l->stored.at[*found] : NULL;
+}
+
 /* ---- outputs ---- */
 
 static sl_err add_outputs(struct sl_onnx_lower *l) {
@@ -155,6 +163,22 @@ static const char *model_name(struct sl_arena *arena, const char *path) {
     return letter ? name : sl_arena_printf(arena, "m%s", name);
 }
 
+/* Elements of a stored state, for patterns that depend on them: masks, angles. */
+static const double *stored_numbers(void *ctx, const char *name) {
+    struct sl_onnx_lower *l = ctx;
+    struct sl_onnx_stored *found = stored_named(l, name);
+    struct sl_onnx_konst *konst = found ? (struct sl_onnx_konst *)(uintptr_t)found->konst : NULL;
+    if (!konst || konst->count > SL_ONNX_KONST_MAX ||
+        sl_onnx_konst_load(l->arena, l->file, konst) != SL_OK)
+        return NULL;
+    if (!konst->f && konst->i) { /* whole numbers are floats in the graph */
+        konst->f = SL_NEW(l->arena, double, konst->count + 1);
+        for (int64_t i = 0; i < konst->count; i++)
+            konst->f[i] = (double)konst->i[i].n;
+    }
+    return konst->f;
+}
+
 static sl_err build(struct sl_onnx_lower *l, const struct sl_onnx_options *options,
                     struct sl_graph **out) {
     l->batch = batch_name(l);
@@ -168,7 +192,9 @@ static sl_err build(struct sl_onnx_lower *l, const struct sl_onnx_options *optio
         SL_TRY(sl_onnx_add_loss(l, options->loss));
     else if (!options->forward)
         SL_TRY(own_loss(l));
-    SL_TRY(sl_onnx_prune(l->graph, !options->forward, out));
+    const struct sl_rewrite_constants constants = {l, stored_numbers};
+    SL_TRY(sl_rewrite_prune(l->graph, !options->forward, out));
+    SL_TRY(sl_rewrite_fuse(out, !options->forward, &constants));
     if (!options->forward)
         return sl_graph_check(*out);
     (*out)->eval = (*out)->checked = true; /* outputs only: there is no loss to check */
@@ -259,13 +285,9 @@ static sl_err turn_konst(struct sl_onnx_lower *l, const struct sl_onnx_konst *ko
 
 static sl_err read_stored(void *ctx, const char *name, int64_t from, int64_t count, float *out) {
     struct sl_onnx_lower *l = ctx;
-    if (l->stored_names.count == 0)
-        for (int64_t i = 0; i < l->stored.count; i++)
-            sl_map_put(&l->stored_names, sl_str(l->stored.at[i].name), i);
-    int64_t *found = sl_map_find(&l->stored_names, sl_str(name));
-    if (!found)
+    const struct sl_onnx_stored *stored = stored_named(l, name);
+    if (!stored)
         return sl_fail(SL_ERR_INPUT, "%s: no initial value of '%s'", l->file->path, name);
-    const struct sl_onnx_stored *stored = &l->stored.at[*found];
     if (!stored->turned)
         return read_konst(l, stored->konst, from, count, out);
     SL_TRY(turn_konst(l, stored->konst));

@@ -148,8 +148,4 @@ SL_MUST_CHECK sl_err sl_onnx_name_initialisers(struct sl_onnx_lower *l);
 /* "cross_entropy:logits,labels": the op, its inputs: values of the file or new graph inputs. */
 SL_MUST_CHECK sl_err sl_onnx_add_loss(struct sl_onnx_lower *l, const char *text);
 
-/* A copy of the graph with only what its losses need, or else its outputs. */
-SL_MUST_CHECK sl_err sl_onnx_prune(const struct sl_graph *graph, bool by_loss,
-                                   struct sl_graph **out);
-
 #endif

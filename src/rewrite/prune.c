@@ -1,6 +1,8 @@
 /* A copy of a graph with the nodes, parameters and states that its losses need, or
  * else its outputs. */
-#include "onnx/lower.h"
+#include "rewrite/rewrite.h"
+
+#include <stdlib.h>
 
 static void mark(const struct sl_graph *graph, bool by_loss, bool *needed) {
     for (int64_t i = 0; i < graph->losses.count; i++)
@@ -73,7 +75,7 @@ static sl_err copy_ends(const struct sl_graph *from, const bool *needed, const i
     return SL_OK;
 }
 
-sl_err sl_onnx_prune(const struct sl_graph *graph, bool by_loss, struct sl_graph **out) {
+sl_err sl_rewrite_prune(const struct sl_graph *graph, bool by_loss, struct sl_graph **out) {
     bool *needed = calloc((size_t)graph->values.count + 1, sizeof *needed);
     int *map = calloc((size_t)graph->values.count + 1, sizeof *map);
     struct sl_graph *to = sl_graph_open(graph->name, graph->find_op);
