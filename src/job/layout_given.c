@@ -21,26 +21,41 @@ static sl_err take_stages(struct sl_job *job, const struct sl_sched *given) {
     if (job->workers && job->workers != plan->worker_count)
         return sl_fail(SL_ERR_USAGE, "`workers`: schedule '%s' has %d workers, found %lld",
                        given->name, plan->worker_count, (long long)job->workers);
-    for (int s = 0; s < plan->stage_count; s++)
-        if (given->micros[s] != given->micros[0])
-            return sl_fail(SL_ERR_REFUSED,
-                           "schedule '%s' has %d micro-batches in stage %s and %d in %s; such "
-                           "stages need a `plan`",
-                           given->name, given->micros[0], plan->stages[0].name, given->micros[s],
-                           plan->stages[s].name);
     job->stages = plan->stage_count;
     sl_job_mark(job, "stages");
     return SL_OK;
 }
 
-/* A batch that nobody gave becomes a multiple of the micro-batches. */
-static void take_micros(struct sl_job_work *work, const struct sl_sched *given) {
+static bool has_sizes(const struct sl_sched *given) {
+    for (int s = 1; s < given->plan->stage_count; s++)
+        if (given->plan->stages[s].micro_size != given->plan->stages[0].micro_size)
+            return true;
+    return false;
+}
+
+/* A batch that nobody gave becomes a multiple of the micro-batches. With several micro-batch sizes
+ * it is a multiple of the file's: the sizes grow with it. */
+static sl_err take_micros(struct sl_job_work *work, const struct sl_sched *given) {
     struct sl_job *job = &work->job;
-    int64_t micros = given->micros[0];
+    bool sizes = has_sizes(given);
+    int64_t micros = 0;
+    for (int s = 0; s < given->plan->stage_count; s++)
+        micros = given->micros[s] > micros ? given->micros[s] : micros;
+    int64_t unit = sizes ? given->batch : micros;
     if (!sl_job_has(job, "micro"))
         job->micro = work->train.micros = micros;
-    if (!sl_job_has(job, "batch") && job->batch % micros)
-        job->batch = work->train.batch = (job->batch + micros - 1) / micros * micros;
+    if (!sl_job_has(job, "batch") && job->batch % unit)
+        job->batch = work->train.batch = (job->batch + unit - 1) / unit * unit;
+    if (sizes && job->batch % unit)
+        return sl_fail(SL_ERR_USAGE,
+                       "`batch`: schedule '%s' has several micro-batch sizes for %lld samples, and "
+                       "%lld is no multiple of it",
+                       given->name, (long long)unit, (long long)job->batch);
+    if (sizes && job->micro != micros)
+        return sl_fail(SL_ERR_USAGE,
+                       "`micro`: schedule '%s' has up to %lld micro-batches, not %lld", given->name,
+                       (long long)micros, (long long)job->micro);
+    return SL_OK;
 }
 
 static sl_err take_policy(struct sl_job_work *work, const struct sl_sched *given) {
@@ -60,7 +75,7 @@ sl_err sl_job_given_open(struct sl_job_work *work, bool planned) {
         return SL_OK;
     if (!planned) {
         SL_TRY(take_stages(&work->job, given));
-        take_micros(work, given);
+        SL_TRY(take_micros(work, given));
     }
     return take_policy(work, given);
 }
@@ -70,6 +85,7 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
     const struct sl_plan *plan = given->plan;
     int *widths = SL_NEW(arena, int, plan->stage_count);
     const int **workers = SL_NEW(arena, const int *, plan->stage_count);
+    int64_t *sizes = SL_NEW(arena, int64_t, plan->stage_count);
     if (spec->stage_count != plan->stage_count)
         return sl_fail(SL_ERR_REFUSED,
                        "the model has %d stages along its branches, schedule '%s' has %d",
@@ -77,10 +93,12 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
     for (int s = 0; s < plan->stage_count; s++) {
         widths[s] = plan->stages[s].width;
         workers[s] = plan->stages[s].workers;
+        sizes[s] = plan->stages[s].micro_size * (job->batch / given->batch);
         if (job->replicas && job->replicas != widths[s])
             return sl_fail(SL_ERR_USAGE, "`replicas`: schedule '%s' has %d of stage %s",
                            given->name, widths[s], plan->stages[s].name);
     }
+    spec->micro_of = has_sizes(given) ? sizes : NULL;
     spec->width_of = widths;
     spec->workers_of = workers;
     spec->worker_count = plan->worker_count;

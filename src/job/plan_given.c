@@ -246,7 +246,8 @@ static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_reque
     for (int i = 1; i < given->plan->stage_count; i++)
         if (given->micros[i] != micros)
             return sl_fail(SL_ERR_REFUSED,
-                           "schedule '%s' has several micro-batch sizes; plan it by hand",
+                           "schedule '%s' has several micro-batch sizes; `train` cuts the model "
+                           "evenly for it",
                            given->name);
     if (r->micros && r->micros != micros)
         return sl_fail(SL_ERR_USAGE, "`micro`: schedule '%s' has %d micro-batches, found %lld",

@@ -230,11 +230,21 @@ sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl
     return err;
 }
 
+/* Samples of an iteration: those of the file if all micro-batches grow alike; with one size as many
+ * as make whole micro-batches. */
+static int64_t samples_on(const struct sl_sched *given, const struct sl_plan *plan) {
+    int64_t times = plan->stages[0].micro_size / given->plan->stages[0].micro_size;
+    bool alike = true;
+    for (int s = 0; s < plan->stage_count; s++)
+        alike &= plan->stages[s].micro_size == times * given->plan->stages[s].micro_size;
+    return alike ? times * given->batch : plan->stages[0].micro_size * given->micros[0];
+}
+
 struct sl_sched sl_schedules_given_on(const struct sl_schedule *row, const struct sl_plan *plan) {
     const struct sl_sched *given = row->own;
     struct sl_sched on = *given;
     on.plan = plan;
-    on.batch = plan->stages[0].micro_size * given->micros[0];
+    on.batch = samples_on(given, plan);
     on.last_batch = on.batch;
     return on;
 }

@@ -65,6 +65,21 @@ printf '%s\n' 'sluice-sched 1' 'workers 2' 'stage a width 1 micro 1 on 0' 'stage
 refuse 1 "the model sends from stage s0 to s1, schedule 'apart' has no such edge: deadlock" \
     check "${model[@]}" --schedule apart.sched --steps 1
 
+# A micro-batch size per stage: 3 and 4 of 8 samples. The sizes grow with the batch; a run keeps its schedule.
+printf '%s\n' 'sluice-sched 1' 'workers 2' 'stage a width 1 micro 3 on 0' 'stage b width 1 micro 4 on 1' 'edge a b 4' \
+    'program "sizes" rule sync passes' 'samples 8 last 8 iters 1 reps 1' 'worker 0' period 'F a 0' 'F a 1' 'F a 2' 'B a 0' \
+    'B a 1' 'B a 2' 'worker 1' period 'F b 0' 'B b 0' 'F b 1' 'B b 1' >sizes.sched
+"$SLUICE" check "${model[@]}" --schedule sizes.sched --batch 16 --steps 3 >out 2>err || fail "check sizes.sched"
+has "bit for bit"
+"$SLUICE" train "${model[@]}" --schedule sizes.sched --batch 16 --steps 4 --out sizes 2>err || fail "train sizes.sched"
+"$SLUICE" train "${model[@]}" --schedule sizes.sched --batch 16 --steps 2 --out sized 2>err || fail "train sizes.sched"
+"$SLUICE" train --resume --out sized --steps 4 2>err || fail "--resume with sizes: $(cat err)"
+"$SLUICE" compare sizes sized >out 2>err || fail "a resumed run with sizes differs: $(cat out)"
+"$SLUICE" verify sizes/schedule.sched >out 2>err || fail "the schedule of the run: $(cat err)"
+refuse 2 "has several micro-batch sizes for 8 samples, and 12 is no multiple" \
+    train "${model[@]}" --schedule sizes.sched --batch 12 --steps 1
+refuse 2 "has up to 3 micro-batches, not 2" train "${model[@]}" --schedule sizes.sched --batch 8 --micro 2 --steps 1
+
 # `plan` cuts the model for the file; the plan names it.
 "$SLUICE" plan "${model[@]}" --machine 1x4:mem=4G,intra=10GB/s --batch 12 --schedule zb.sched -o cut.plan >out 2>err || fail "plan"
 has "the best of [0-9]* cuts"
