@@ -393,6 +393,7 @@ static void fill(struct reader *r, struct sl_picture *out) {
     for (int64_t l = 0; l < r->lane_keys.count; l++)
         lane_at[l + 1] += lane_at[l];
     *out = (struct sl_picture){.title = "trace",
+                               .sketch = true,
                                .stages = names,
                                .stage_count = (int)r->stages.count,
                                .lane_count = (int)r->lane_keys.count,

@@ -40,7 +40,7 @@ struct sl_picture {
     int64_t arrow_count;
     int64_t end_ns;
     bool measured;
-    bool sketch; /* bytes are those of a plan without sizes (sl_plan_is_sketch) */
+    bool sketch; /* no bytes: of a plan without sizes (sl_plan_is_sketch), or imported */
     /* parts of the critical path; 0: unknown */
     int64_t pass_ns, weight_ns, transfer_ns, gap_ns;
 };

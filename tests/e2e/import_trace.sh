@@ -18,6 +18,8 @@ grep -q '^critical path: passes .*, messages .*, waiting' "$dir/out" || fail "$(
 [ "$(grep -o '"cat": "SEND"' "$dir/run.trace.json" | wc -l)" = 24 ] || fail "messages"
 "$SLUICE" report "$dir/run.trace.json" -o "$dir/run.html" -o "$dir/run.svg" || fail "report"
 grep -q '"critical"' "$dir/run.html" || fail "no critical path on the page"
+# A trace has no bytes, so the page shows none.
+grep -q '"sketch": true' "$dir/run.trace.json" || fail "bytes"
 # The order of the files does not matter.
 "$SLUICE" import trace "$fixtures/rank-1.json" "$fixtures/rank-0.json" -o "$dir/swapped.trace.json" >/dev/null || fail "swapped"
 sed 's/"title": "[^"]*"//' "$dir/run.trace.json" >"$dir/a"
