@@ -51,6 +51,11 @@ enum sl_ckpt_group {
 const char *sl_ckpt_part_name(struct sl_arena *arena, const char *name, const char *part);
 const char *sl_ckpt_version_name(struct sl_arena *arena, const char *name, int age);
 
+/* RUN/ckpt/best names a step whose checkpoint is never surplus: "step-00000040 0.125". Read: false if
+ * there is none. Write before the checkpoint is saved. */
+bool sl_ckpt_best_read(const char *run, int64_t *step, double *loss);
+SL_MUST_CHECK sl_err sl_ckpt_best_write(const char *run, int64_t step, double loss);
+
 /* ---- writing ---- */
 
 struct sl_ckpt_files; /* ckpt/files.h: the file operations; tests replace them */

@@ -83,12 +83,32 @@ static int64_t count_always(const struct sl_ckpt *ckpt) {
     return count;
 }
 
+/* The first tensor of the checkpoint that the run does not have, and that belongs to a parameter. */
+static const char *find_state(const struct sl_ckpt *ckpt, const struct sl_ckpt_store *store) {
+    for (int64_t i = 0; i < sl_ckpt_count(ckpt); i++) {
+        const char *name = sl_ckpt_at(ckpt, i)->name;
+        bool known = strchr(name, '@') || !strchr(name, ':');
+        for (int64_t k = 0; !known && k < store->count; k++)
+            known = strcmp(store->entries[k].name, name) == 0;
+        if (!known)
+            return name;
+    }
+    return NULL;
+}
+
 static sl_err check_count(const struct sl_ckpt *ckpt, const struct sl_ckpt_store *store) {
     int64_t count = 0;
     for (int64_t i = 0; i < store->count; i++)
         count += store->entries[i].when == SL_CKPT_ALWAYS;
     if (count == count_always(ckpt))
         return SL_OK;
+    const char *state = find_state(ckpt, store);
+    if (state)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s was saved by another optimizer or policy: it has '%s', which this one "
+                       "does not keep; resume with the `optimizer` and `policy` of the run, or "
+                       "start from its weights with `init`",
+                       sl_ckpt_dir(ckpt), state);
     return sl_fail(SL_ERR_INPUT,
                    "%s holds %lld tensors, the model and its optimizer have %lld; resume "
                    "with the model, sizes, optimizer and policy of the run, or start from its "

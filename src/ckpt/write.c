@@ -325,12 +325,17 @@ out:
 static void prune(struct sl_ckpt_writer *writer, const char *kept) {
     struct sl_ckpt_names names;
     int older = 0;
+    int64_t best = -1;
+    double loss;
+    (void)sl_ckpt_best_read(writer->options.run, &best, &loss);
     sl_ckpt_tidy(writer->files, writer->root);
     if (sl_ckpt_names(writer->root, &writer->arena, &names) != SL_OK)
         return;
     for (int64_t i = names.count - 1; i >= 0; i--) {
         int64_t step = sl_ckpt_dir_step(names.at[i]);
         if (step < 0 || step > writer->options.step || strcmp(names.at[i], kept) == 0)
+            continue;
+        if (step == best && step < writer->options.step)
             continue;
         if (step < writer->options.step)
             older++;

@@ -48,6 +48,7 @@ out:
 static const struct sl_option options[] = {
     {"--samples", "N", "validation samples to use (default 1024)", false},
     {"--data", "SOURCE", "data source (default: the run's)", false},
+    {"--validation", "F", "fraction or number of samples held out (default: the run's)", false},
     {"--threads", "T", "threads of the worker (default: the run's)", false},
     {"--device", "D", "see 'sluice list devices' (default: the run's)", false},
     {0},
@@ -55,7 +56,7 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_cli_cmd_eval = {
     .name = "eval",
-    .synopsis = "RUN [--samples N] [--data F]",
+    .synopsis = "RUN [--samples N] [--data F] [--validation F]",
     .brief = "evaluate a trained run: loss and accuracy",
     .detail = "Evaluates the weights of the latest checkpoint on held-out samples.\n"
               "\n"

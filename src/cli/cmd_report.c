@@ -5,8 +5,20 @@
 #include "job/run_page.h"
 #include "report/compare.h"
 
+#include <sys/stat.h>
+
 static bool is_run(struct sl_arena *arena, const char *path) {
     return sl_file_exists(sl_arena_printf(arena, "%s/log.jsonl", path));
+}
+
+static sl_err check_directory(const char *path) {
+    struct stat facts;
+    if (stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return SL_OK;
+    return sl_fail(SL_ERR_INPUT,
+                   "%s is not a run directory: it has no log.jsonl; expected the --out of a "
+                   "training run, or a plan, schedule or trace file",
+                   path);
 }
 
 static sl_err add(const struct sl_args *args, const char *path, const char *schedule,
@@ -52,6 +64,8 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
     if (files == 1 && !against && is_run(arena, args->positional[0]))
         return draw_run(args, args->positional[0]);
+    for (int i = 0; i < files; i++)
+        SL_TRY(check_directory(args->positional[i]));
     for (int i = 0; i < (files ? files : 1); i++)
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)

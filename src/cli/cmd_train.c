@@ -122,6 +122,8 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
     if (*start->skipped)
         sl_log_warn("checkpoints were skipped:\n%s\nnewer ones are now ckpt/left-step-*",
                     start->skipped);
+    if (!*p->work->job.out)
+        sl_log_note("nothing is saved: name a run directory with --out");
     if (start->step)
         sl_log_note("resumed after step %lld", (long long)start->step);
     p->line.steps = c->steps;
@@ -224,6 +226,15 @@ static void show_result(const struct sl_job_work *work, const struct sl_job_outc
         sl_log_note("the run was finished already, at step %lld", (long long)r->step);
         return;
     }
+    if (work->train.steps == 0) {
+        sl_log_note("no step was made; the weights are %s%s", *run ? "saved in " : "not saved",
+                    run);
+        return;
+    }
+    if (r->early)
+        sl_log_note("stopped early: no lower validation loss than %.4f of step %lld in %lld "
+                    "evaluations",
+                    r->best_eval, (long long)r->best_step, (long long)work->job.patience);
     sl_log_note("%s at step %lld of %lld after %s, loss %.4f", r->stopped ? "stopped" : "finished",
                 (long long)r->step, (long long)work->train.steps,
                 sl_human_ns(sl_clock_ns() - o->start_ns, took), r->last_loss);
@@ -349,7 +360,8 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY(sl_args_int(args, "--requeue-exit", 0, 125, &requeue));
     SL_TRY(sl_cli_comm_start(args, &comm));
     SL_TRY(sl_cli_comm_finish(comm, run_on(comm, args, &outcome)));
-    return outcome.result.stopped ? (sl_err)requeue : SL_OK; /* no message: it is no error */
+    return outcome.result.stopped && !outcome.result.early ? (sl_err)requeue
+                                                           : SL_OK; /* no message: it is no error */
 }
 
 static const struct sl_option options[] = {
@@ -372,6 +384,8 @@ static const struct sl_option options[] = {
     {"--out", "DIR", "run directory: log, checkpoints", false},
     {"--checkpoint-every", "N", "steps between checkpoints, 0: at the end (default: by their cost)",
      false},
+    {"--keep-best", NULL, "keep the checkpoint with the lowest validation loss, too", false},
+    {"--patience", "N", "stop after N evaluations without a lower validation loss", false},
     {"--save", "async|sync", "write checkpoints while training, or stop for them (default async)",
      false},
     {"--keep", "K", "checkpoints to keep, 0 for all (default 2)", false},

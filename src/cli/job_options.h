@@ -19,7 +19,7 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
         {"--validation", "X", "fraction (below 1) or number of samples held out (default 0.1)",    \
          false},                                                                                   \
         {"--batch", "B", "samples per optimizer step (default: the plan's, else 8)", false},       \
-        {"--micro", "M", "micro-batches per optimizer step (default 1)", false},                   \
+        {"--micro", "M", "micro-batches per step: gradient accumulation (default 1)", false},      \
         {"--seed", "S", "seed of initial weights, data order and dropout (default 1)", false},     \
         {"--threads", "T", "threads of a worker (default 1)", false},                              \
         {"--device", "D", "see 'sluice list devices' (default cpu); D,D: workers in turn", false}, \

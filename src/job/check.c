@@ -48,6 +48,11 @@ static sl_err check_needs(const struct sl_job *job) {
                        "`device`: several devices need a pipeline: set `stages` or `plan`");
     if (job->resume && !*job->out)
         return sl_fail(SL_ERR_USAGE, "`resume` needs the run directory: set `out`");
+    if ((job->keep_best || job->patience) && !job->eval_every)
+        return sl_fail(SL_ERR_USAGE, "`%s` needs evaluations: set `eval_every`",
+                       job->patience ? "patience" : "keep_best");
+    if (job->keep_best && !*job->out)
+        return sl_fail(SL_ERR_USAGE, "`keep_best` needs the run directory: set `out`");
     if (sl_job_has(job, "from_step") && !job->resume)
         return sl_fail(SL_ERR_USAGE, "`from_step` needs `resume`");
     return SL_OK;

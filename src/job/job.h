@@ -51,6 +51,8 @@ struct sl_job {
     /* evaluation, checkpoints, observation */
     int64_t eval_every, eval_samples;
     int64_t checkpoint_every, keep;
+    bool keep_best;
+    int64_t patience;
     int save; /* enum sl_job_save */
     const char *init, *cost;
     bool init_partial;

@@ -162,6 +162,8 @@ static struct sl_session_config configure(struct sl_job_training *t, const struc
         .pace_ns = sl_job_has(job, "checkpoint_every") ? 0 : pace_ns,
         .save_stops = job->save == SL_JOB_SAVE_SYNC,
         .keep = (int)job->keep,
+        .keep_best = job->keep_best,
+        .patience = job->patience,
         .resume = job->resume,
         .any_data = job->allow_change,
         .from_step = job->from_step,

@@ -4,7 +4,10 @@
  *          |     /        \___                  t <= warmup:  base * t / warmup
  *          |    /             \____           then p = (t - warmup) / (total - warmup), at most 1:
  *     min  |___/                   \____        constant 1, linear 1-(1-min)p,
- *           0 warmup             total          cosine min + (1-min)(1+cos(pi p))/2
+ *           0 warmup             total          cosine min + (1-min)(1+cos(pi p))/2,
+ *    polynomial min + (1-min)(1-p)^power; wsd 1, then in the last part `decay` a line to min;
+ *    onecycle (no warm-up) half a cosine from start to 1 in the part `up`, then one to min;
+ *    step gamma^floor((t - 1 - warmup) / every); inverse-sqrt sqrt(warmup / t)
  *
  * Text: "cosine:warmup=100,total=1000,min=0.1"; min is a fraction of the base rate.
  */
@@ -13,13 +16,13 @@
 
 #include "optim/spec.h"
 
-enum { SL_LR_HYPER = 4 };
+enum { SL_LR_HYPER = 5 };
 
 struct sl_lr_row {
     const char *name, *brief;
     const struct sl_hyper *hyper; /* row 0 is warmup, row 1, where present, total */
-    /* The factor after warm-up; p in [0, 1]. */
-    double (*factor)(const double *hyper, double p);
+    /* The factor after warm-up; p in [0, 1], t: the step. */
+    double (*factor)(const double *hyper, double p, double t);
 };
 
 struct sl_lr {

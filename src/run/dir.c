@@ -54,3 +54,14 @@ sl_err sl_run_dir_check(const char *run, const char *name, const char *expected)
     sl_text_free(&path);
     return err;
 }
+
+sl_err sl_run_dir_refuse(const char *run, bool resume, int64_t from_step, bool exists) {
+    if (exists && !resume)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s holds a run already; continue it with `resume`, or choose another `out`",
+                       run);
+    if (!exists && from_step > 0)
+        return sl_fail(SL_ERR_INPUT, "%s has no checkpoint, and none of step %lld", run,
+                       (long long)from_step);
+    return SL_OK;
+}

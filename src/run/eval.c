@@ -111,7 +111,7 @@ sl_err sl_run_eval_samples(const struct sl_train_config *config, int64_t samples
     if (rounds == 0)
         return sl_fail(SL_ERR_REFUSED,
                        "the validation split has %lld samples, fewer than one micro-batch of "
-                       "%lld; use a larger `micro` or `validation`",
+                       "%lld; use a larger `validation`",
                        (long long)have, (long long)unit);
     *out = rounds * unit;
     return SL_OK;

@@ -7,7 +7,9 @@
  */
 #include "run/log.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,7 +65,82 @@ static void put_wall_time(struct sl_text *out) {
     sl_text_put_bytes(out, &now, sizeof now);
 }
 
-sl_err sl_run_events_open(const char *run, FILE **out) {
+/* ---- files of earlier sessions ---- */
+
+/* A varint; false: the bytes end. */
+static bool take_varint(const unsigned char **at, const unsigned char *end, uint64_t *out) {
+    *out = 0;
+    for (int shift = 0; *at < end && shift < 64; shift += 7) {
+        unsigned char byte = *(*at)++;
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return true;
+    }
+    return false;
+}
+
+/* Field 2 of an Event; -1: none, or not an Event. */
+static int64_t step_of_event(const unsigned char *at, const unsigned char *end) {
+    uint64_t key, value;
+    while (at < end && take_varint(&at, end, &key)) {
+        uint64_t skip = (key & 7) == 1 ? 8 : (key & 7) == 5 ? 4 : 0;
+        if ((key & 7) == 0 && !take_varint(&at, end, &value))
+            return -1;
+        if (key >> 3 == 2 && (key & 7) == 0)
+            return (int64_t)value;
+        if ((key & 7) == 2 && !take_varint(&at, end, &skip))
+            return -1;
+        if ((key & 7) == 3 || (key & 7) == 4 || skip > (uint64_t)(end - at))
+            return -1;
+        at += skip;
+    }
+    return -1;
+}
+
+/* Keeps the records up to `step`, and none after a torn one. */
+static sl_err trim(const char *path, int64_t step) {
+    enum { HEAD = 12, TAIL = 4 };
+    char *text;
+    size_t length, kept = 0, at = 0;
+    SL_TRY(sl_file_read(path, INT64_MAX / 2, &text, &length));
+    while (length - at >= HEAD + TAIL) {
+        const unsigned char *record = (const unsigned char *)text + at;
+        uint64_t size = 0;
+        for (int i = 0; i < 8; i++)
+            size |= (uint64_t)record[i] << (8 * i);
+        if (size > length - at - HEAD - TAIL)
+            break;
+        if (step_of_event(record + HEAD, record + HEAD + size) <= step) {
+            memmove(text + kept, record, size + HEAD + TAIL);
+            kept += size + HEAD + TAIL;
+        }
+        at += size + HEAD + TAIL;
+    }
+    sl_err err = kept == length ? SL_OK : sl_file_write(path, text, kept);
+    free(text);
+    return err;
+}
+
+static sl_err trim_all(const char *run, int64_t step) {
+    static const char prefix[] = "events.out.tfevents.";
+    DIR *dir = opendir(run);
+    struct dirent *entry;
+    sl_err err = SL_OK;
+    while (dir && err == SL_OK && (entry = readdir(dir)) != NULL) {
+        struct sl_text path = {0};
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0)
+            continue;
+        sl_text_printf(&path, "%s/%s", run, entry->d_name);
+        err = trim(path.at, step);
+        sl_text_free(&path);
+    }
+    if (dir)
+        closedir(dir);
+    return err;
+}
+
+sl_err sl_run_events_open(const char *run, int64_t step, FILE **out) {
+    SL_TRY(trim_all(run, step));
     struct sl_text path = {0}, event = {0};
     sl_text_printf(&path, "%s/events.out.tfevents.%lld.sluice.%ld", run, (long long)time(NULL),
                    (long)getpid());

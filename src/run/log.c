@@ -48,7 +48,7 @@ sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step) {
     log->jsonl = fopen(path.at, "ae");
     if (!log->jsonl)
         SL_TRY_OUT(sl_fail(SL_ERR_SYSTEM, "%s: cannot open: %s", path.at, strerror(errno)));
-    SL_TRY_OUT(sl_run_events_open(run, &log->events));
+    SL_TRY_OUT(sl_run_events_open(run, step, &log->events));
 out:
     sl_text_free(&path);
     if (err != SL_OK)

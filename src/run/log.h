@@ -18,8 +18,9 @@ SL_MUST_CHECK sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eva
 SL_MUST_CHECK sl_err sl_run_log_staleness(struct sl_run_log *log, const struct sl_staleness *s);
 void sl_run_log_close(struct sl_run_log *log);
 
-/* events.c: one scalar in TensorBoard's event format. */
-SL_MUST_CHECK sl_err sl_run_events_open(const char *run, FILE **out);
+/* events.c: one scalar in TensorBoard's event format. Open removes points after `step` from the files
+ * of earlier sessions. */
+SL_MUST_CHECK sl_err sl_run_events_open(const char *run, int64_t step, FILE **out);
 SL_MUST_CHECK sl_err sl_run_events_scalar(FILE *events, int64_t step, const char *tag, float value);
 
 #endif

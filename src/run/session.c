@@ -6,6 +6,7 @@
 #include "ckpt/lock.h"
 #include "graph/stats.h"
 #include "plan/pace.h"
+#include "run/best.h"
 #include "run/dir.h"
 #include "run/log.h"
 
@@ -33,6 +34,7 @@ struct sl_session {
     sl_err early_err;    /* of a report during run() */
     sl_err data_err;     /* of the samples of the next step */
     struct sl_text data_message;
+    struct sl_best best;
     struct sl_step_report *reports; /* [capacity] of a run() */
     int64_t capacity;
 };
@@ -44,17 +46,6 @@ static sl_err share(const struct sl_session *s, void *value, int64_t size_bytes)
     return s->runner->comm ? sl_comm_merge(s->runner->comm, value, size_bytes) : SL_OK;
 }
 
-static sl_err refuse_second(const struct sl_session_config *c, bool exists) {
-    if (exists && !c->resume)
-        return sl_fail(SL_ERR_REFUSED,
-                       "%s holds a run already; continue it with `resume`, or choose another `out`",
-                       c->run);
-    if (!exists && c->from_step > 0)
-        return sl_fail(SL_ERR_INPUT, "%s has no checkpoint, and none of step %lld", c->run,
-                       (long long)c->from_step);
-    return SL_OK;
-}
-
 /* Rank 0: locks the run directory before it reads or writes there. */
 static sl_err take_run(struct sl_session *s, bool *exists) {
     const struct sl_session_config *c = s->config;
@@ -62,12 +53,12 @@ static sl_err take_run(struct sl_session *s, bool *exists) {
     if (!c->run || !s->is_root)
         return SL_OK;
     SL_TRY(sl_ckpt_exists(c->run, exists));
-    SL_TRY(refuse_second(c, *exists));
+    SL_TRY(sl_run_dir_refuse(c->run, c->resume, c->from_step, *exists));
     SL_TRY(sl_run_dir_make(c->run));
     SL_TRY(sl_ckpt_lock_take(c->run, &s->lock));
     SL_TRY(sl_run_dir_check(c->run, "config.json", c->read_config));
     SL_TRY(sl_ckpt_exists(c->run, exists)); /* the last holder may have saved */
-    return refuse_second(c, *exists);
+    return sl_run_dir_refuse(c->run, c->resume, c->from_step, *exists);
 }
 
 /* Starts from initial values, from given weights, or from a checkpoint. */
@@ -81,6 +72,8 @@ static sl_err start(struct sl_session *s) {
             .run = c->run, .any_data = c->any_data, .step = c->from_step, .skipped = &s->skipped};
         SL_TRY(sl_run_runner_load(s->runner, &source));
         s->result->resumed = true;
+        if (s->is_root)
+            sl_run_best_read(c->run, step_of(s), &s->best);
         s->saved_step = step_of(s);
         if (s->is_root)
             sl_ckpt_clean(c->run);
@@ -105,8 +98,6 @@ static sl_err start(struct sl_session *s) {
         sl_run_dir_remove(c->run, "forecast.json");
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
-
-/* ---- saving ---- */
 
 /* Does the cost of saves set their pace? */
 static bool is_paced(const struct sl_session *s) {
@@ -157,8 +148,7 @@ static bool is_first_due(const struct sl_session *s) {
            sl_clock_ns() - s->start_ns >= s->config->pace_ns;
 }
 
-/* Rank 0 decides. */
-static bool is_save_due(const struct sl_session *s) {
+static bool is_save_due(const struct sl_session *s) { /* rank 0 decides */
     if (!is_paced(s) || !s->is_root)
         return false;
     return s->every ? step_of(s) - s->saved_step >= s->every : is_first_due(s);
@@ -190,6 +180,22 @@ static sl_err evaluate(struct sl_session *s) {
     if (s->config->on_eval)
         s->config->on_eval(s->config->ctx, &report);
     return SL_OK;
+}
+
+/* Rank 0 knows whether the evaluation was the best one; all ranks save. */
+static sl_err judge(struct sl_session *s, int64_t step) {
+    const struct sl_session_config *c = s->config;
+    bool better = false;
+    if (!c->keep_best && !c->patience)
+        return SL_OK;
+    if (s->is_root)
+        SL_TRY(sl_run_best_judge(&s->best, c->run, step, s->result->last_eval, &better));
+    SL_TRY(share(s, &better, sizeof better));
+    int64_t worse = s->is_root ? (step - s->best.step) / s->train->eval_every : 0;
+    s->result->best_step = s->best.step;
+    s->result->best_eval = s->best.loss;
+    s->result->early = c->patience && step < s->train->steps && worse >= c->patience;
+    return better ? save(s, false) : SL_OK;
 }
 
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
@@ -231,8 +237,10 @@ static sl_err after_step(struct sl_session *s, struct sl_step_report *report) {
     s->result->last_loss = report->loss;
     count_skipped(s->result, report);
     bool last = report->step == s->train->steps;
-    if (s->train->eval_every > 0 && (due(s->train->eval_every, report->step) || last))
+    if (s->train->eval_every > 0 && (due(s->train->eval_every, report->step) || last)) {
         SL_TRY(evaluate(s));
+        SL_TRY(judge(s, report->step));
+    }
     return due(c->checkpoint_every, report->step) ? save(s, false) : poll_save(s, false);
 }
 
@@ -316,7 +324,7 @@ struct turn {
 };
 
 static sl_err agree_on_turn(struct sl_session *s, struct turn *turn) {
-    *turn = (struct turn){.stop = s->config->stop && *s->config->stop,
+    *turn = (struct turn){.stop = (s->config->stop && *s->config->stop) || s->result->early,
                           .save = is_save_due(s),
                           .steps = readable_steps(s)};
     return share(s, turn, sizeof *turn);
@@ -363,18 +371,16 @@ static bool wants_pause(void *session) {
     return is_paced(s) && is_first_due(s);
 }
 
-/* Recomputed passes do not count. */
-static double sample_flops(const struct sl_graph *graph) {
+static struct sl_graph_stats stats_of(const struct sl_graph *graph) {
     struct sl_graph_stats stats;
     sl_graph_stats(graph, &stats);
-    return stats.forward_flops + stats.input_grad_flops + stats.weight_grad_flops;
+    return stats;
 }
 
-static int64_t count_params(const struct sl_graph *graph) {
-    int64_t count = 0;
-    for (int64_t i = 0; i < graph->params.count; i++)
-        count += sl_graph_shape_numel(&sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
-    return count;
+/* Recomputed passes do not count. */
+static double sample_flops(const struct sl_graph *graph) {
+    struct sl_graph_stats stats = stats_of(graph);
+    return stats.forward_flops + stats.input_grad_flops + stats.weight_grad_flops;
 }
 
 /* Memory of this process, predicted: workers, data set, saving. Rank 0 handles the files. */
@@ -400,7 +406,7 @@ static sl_err predict_ranks(const struct sl_session *s, struct sl_arena *arena, 
 static sl_err report_start(struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s),
-                                     .params = count_params(s->train->graph),
+                                     .params = stats_of(s->train->graph).parameters,
                                      .copy_bytes = sl_ckpt_saver_bytes(s->saver),
                                      .skipped = s->skipped.length ? s->skipped.at : ""};
     struct sl_arena arena = {0};
@@ -431,7 +437,7 @@ static sl_err open_session(struct sl_session *s) {
     SL_TRY(open_saver(s));
     SL_TRY(start(s));
     s->first_step = step_of(s);
-    s->result->was_finished = step_of(s) >= s->train->steps;
+    s->result->was_finished = s->result->resumed && step_of(s) >= s->train->steps;
     SL_TRY(report_start(s));
     s->start_ns = sl_clock_ns();
     return SL_OK;
@@ -446,6 +452,7 @@ sl_err sl_run_session_open(const struct sl_session_config *config, const struct 
                              .train = runner->train,
                              .is_root = !runner->comm || runner->comm->rank == 0,
                              .saved_step = -1,
+                             .best = {.loss = NAN},
                              .sample_flops = sample_flops(runner->train->graph)};
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
     sl_err err = open_session(s);
@@ -457,7 +464,7 @@ sl_err sl_run_session_open(const struct sl_session_config *config, const struct 
 
 sl_err sl_run_session_advance(struct sl_session *s, int64_t steps) {
     struct sl_session_result *result = s->result;
-    if (step_of(s) < s->train->steps)
+    if (step_of(s) < s->train->steps || !result->resumed)
         SL_TRY(run_steps(s, steps));
     if (s->train->audit)
         result->audit = s->runner->row->audit(s->runner->ctx);

@@ -43,8 +43,10 @@ struct sl_session_config {
     /* > 0 and no checkpoint_every: the first save after this time, later ones as often as their
      * cost allows. */
     int64_t pace_ns;
-    bool save_stops; /* the run waits until a checkpoint is durable; else it continues meanwhile */
-    int keep;        /* checkpoints */
+    bool save_stops;  /* the run waits until a checkpoint is durable; else it continues meanwhile */
+    int keep;         /* checkpoints */
+    bool keep_best;   /* save and keep the checkpoint of the lowest validation loss, too */
+    int64_t patience; /* stop after so many evaluations without a lower loss; 0: never */
     bool resume;
     bool any_data;           /* a resumed run may have other data */
     int64_t from_step;       /* resume from the checkpoint of this step; 0: the newest whole one */
@@ -69,6 +71,8 @@ struct sl_session_result {
     int64_t step;         /* of the run */
     int64_t skipped;      /* of steps_done: their gradient was not finite */
     int64_t last_skipped; /* so many at the end, not counting those that the loss scale caused */
+    bool early;           /* stopped by `patience` */
+    int64_t best_step;    /* of best_eval, with keep_best or patience */
     bool diverged;        /* the run has ended, and its last steps were all skipped */
     bool stopped, was_finished, resumed;
     bool abandoned; /* set by sl_pipe_session_run: a worker is stuck, its memory must stay */

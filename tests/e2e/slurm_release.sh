@@ -129,5 +129,7 @@ array=$(sbatch --parsable --array=1-2 -n1 -o 'out-array-%a' --wrap "$SLUICE stud
     fail "sbatch --array"
 both_done() { [ -f done1 ] && [ -f done2 ]; }
 until_true 120 both_done || fail "the array: $(scontrol show job "$array")"
-grep -q '^| 2bw | ' table1 && grep -q '^| 2bw | ' table2 || fail "tables of the array"
+for i in 1 2; do
+    grep -q '^| 2bw | ' "table$i" || fail "table $i of the array"
+done
 echo "count: 2 nodes, 1 srun, 1 requeue, 2 studies of an array"
