@@ -103,7 +103,7 @@ sl_err sl_graph_param(struct sl_graph *graph, const char *name, struct sl_shape 
                                               .shape = shape,
                                               .node = -1,
                                               .index = (int)graph->params.count});
-    SL_PUSH(&graph->params, ((struct sl_param){name, *out, init}));
+    SL_PUSH(&graph->params, ((struct sl_param){.name = name, .value = *out, .init = init}));
     return SL_OK;
 }
 
@@ -115,7 +115,7 @@ sl_err sl_graph_state(struct sl_graph *graph, const char *name, struct sl_shape 
                                               .shape = shape,
                                               .node = -1,
                                               .index = (int)graph->states.count});
-    SL_PUSH(&graph->states, ((struct sl_param){name, *out, init}));
+    SL_PUSH(&graph->states, ((struct sl_param){.name = name, .value = *out, .init = init}));
     return SL_OK;
 }
 

@@ -63,10 +63,20 @@ struct sl_init {
     double a, b; /* const: a; normal: standard deviation a, mean b; uniform: from a to b */
 };
 
+/* A tensor of which this graph has a part: `parts` runs of axis `axis`, of each the share of shard
+ * `shard` of `shards`. Packed q, k, v have 3 parts. */
+struct sl_part_of {
+    const char *name;      /* of the whole tensor */
+    struct sl_shape shape; /* of the whole tensor */
+    int axis, parts, shard, shards;
+};
+
 struct sl_param { /* and states */
     const char *name;
     int value;
     struct sl_init init;
+    const struct sl_part_of *part_of; /* NULL: it is a whole tensor */
+    bool echo; /* another shard has the same: it counts once in norms and checkpoints */
 };
 
 struct sl_loss {
@@ -76,6 +86,7 @@ struct sl_loss {
     int seed;        /* after autodiff: the seed's value id */
     int count_input; /* index of the graph input whose valid items count, -1: samples */
     int64_t ignore;  /* the value that does not count; INT64_MIN: all count */
+    bool echo;       /* another shard computes the same: reports count it once */
 };
 
 struct sl_output {

@@ -9,6 +9,7 @@
 #ifndef SL_GRAPH_OP_H
 #define SL_GRAPH_OP_H
 
+#include "graph/op_kind.h"
 #include "graph/shape.h"
 
 struct sl_graph;
@@ -21,7 +22,7 @@ static inline bool sl_dtype_is_half(enum sl_dtype dtype) {
     return dtype == SL_BF16 || dtype == SL_FP16;
 }
 
-enum { SL_MAX_IN = 64, SL_MAX_OUT = 6, SL_MAX_ATTR = 8 };
+enum { SL_MAX_IN = 64, SL_MAX_OUT = 8, SL_MAX_ATTR = 8 };
 
 /* Attributes: a row per attribute in the op, a value per row in the node. */
 enum sl_attr_kind {
@@ -116,20 +117,6 @@ struct sl_ref {
     int64_t samples;      /* of this micro-batch: the B that was put in */
 };
 
-/* Kinds of layers. An op and those of its gradients have the same kind. */
-enum sl_layer_kind {
-    SL_LAYER_NONE, /* cheap: elementwise, norms, shapes, losses */
-    SL_LAYER_ATTENTION,
-    SL_LAYER_CONV,
-    SL_LAYER_LSTM,
-    SL_LAYER_PRODUCT, /* matrix product */
-    SL_LAYER_EMBED,   /* looks rows up in a table */
-    SL_LAYER_KINDS,
-};
-
-/* How an op joins branches of the model. */
-enum sl_join { SL_JOIN_NONE, SL_JOIN_ADD, SL_JOIN_CONCAT };
-
 struct sl_node_spec;
 
 struct sl_op {
@@ -146,7 +133,10 @@ struct sl_op {
     bool is_split;                    /* outputs are the parts of input 0 */
     enum sl_join join;
     enum sl_layer_kind layer;
-    unsigned exact_out;               /* outputs (bits) that stay fp32 in programs of 16 bits */
+    enum sl_divide divide;
+    bool collective;    /* with fewer inputs than attribute 0 says: the runner adds the terms of all
+                        shards to output 0, in the order of shards */
+    unsigned exact_out; /* outputs (bits) that stay fp32 in programs of 16 bits */
     unsigned strided_in, strided_out; /* operands (bits) that may be parts of wider rows */
     sl_err (*infer)(struct sl_infer *infer);
     double (*flops)(const struct sl_op_view *view);

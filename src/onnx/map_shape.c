@@ -275,7 +275,7 @@ static bool equal_parts(int count, const int64_t *size) {
     for (int i = 1; i < count; i++)
         if (size[i] != size[0])
             return false;
-    return count <= SL_MAX_OUT;
+    return count <= 6 /* of split */;
 }
 
 sl_err sl_onnx_map_split(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {

@@ -17,6 +17,6 @@ static void ref(const struct sl_ref *r) {
     }
 }
 
-SL_OP_ROW(add, "a + b with broadcasting", "a b", "y", .join = SL_JOIN_ADD,
+SL_OP_ROW(add, "a + b with broadcasting", "a b", "y", .divide = SL_DIVIDE_EACH, .join = SL_JOIN_ADD,
           .infer = sl_op_infer_broadcast, .flops = sl_op_flops_elementwise, .grad = grad,
           .ref = ref)

@@ -169,8 +169,9 @@ static const struct sl_attr_desc attrs[] = {
 };
 
 SL_OP_ROW(attention, "scaled dot-product attention: causal, cross, padding mask, grouped queries",
-          "q k v mask?", "y lse", .attrs = attrs, .layer = SL_LAYER_ATTENTION, .exact_out = 2,
-          .strided_in = 7, .infer = infer, .flops = flops, .grad = grad, .ref = ref)
+          "q k v mask?", "y lse", .divide = SL_DIVIDE_HEADS, .attrs = attrs,
+          .layer = SL_LAYER_ATTENTION, .exact_out = 2, .strided_in = 7, .infer = infer,
+          .flops = flops, .grad = grad, .ref = ref)
 
 static sl_err infer_grad(struct sl_infer *c) {
     for (int i = 0; i < 3; i++)

@@ -52,8 +52,8 @@ static void ref_dx(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"approx", SL_ATTR_ENUM, "tanh", "tanh|erf"}, {0}};
 
-SL_OP_ROW(gelu, "Gaussian error linear unit", "x", "y", .attrs = attrs, .infer = sl_op_infer_same,
-          .flops = flops, .grad = grad, .ref = ref)
+SL_OP_ROW(gelu, "Gaussian error linear unit", "x", "y", .divide = SL_DIVIDE_EACH, .attrs = attrs,
+          .infer = sl_op_infer_same, .flops = flops, .grad = grad, .ref = ref)
 
 SL_OP_ROW(gelu_dx, "gradient of gelu", "dy x", "dx", .attrs = attrs, .internal = true,
           .infer = sl_op_infer_same, .flops = flops_dx, .ref = ref_dx)

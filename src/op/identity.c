@@ -24,5 +24,6 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-SL_OP_ROW(identity, "the tensor itself; dropout in an evaluation graph", "x", "y", .attrs = attrs,
-          .is_view = true, .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)
+SL_OP_ROW(identity, "the tensor itself; dropout in an evaluation graph", "x", "y",
+          .divide = SL_DIVIDE_EACH, .attrs = attrs, .is_view = true, .infer = infer,
+          .flops = sl_op_flops_none, .grad = grad, .ref = ref)

@@ -190,5 +190,5 @@ static const struct sl_attr_desc attrs[] = {
 };
 
 SL_OP_ROW(matmul, "matrix product, batched, either side transposed, with a bias", "a b bias?", "y",
-          .attrs = attrs, .layer = SL_LAYER_PRODUCT, .infer = infer, .flops = flops, .grad = grad,
-          .ref = ref, .expand = expand)
+          .divide = SL_DIVIDE_PRODUCT, .attrs = attrs, .layer = SL_LAYER_PRODUCT, .infer = infer,
+          .flops = flops, .grad = grad, .ref = ref, .expand = expand)

@@ -178,6 +178,9 @@
     ROW(sl_op_scatter_add, "ScatterElements", "torch.scatter_add") \
     ROW(sl_op_selu, "Selu", "torch.nn.functional.selu") \
     ROW(sl_op_selu_dx, NULL, NULL) \
+    ROW(sl_op_shard_enter, NULL, NULL) \
+    ROW(sl_op_shard_fan, NULL, NULL) \
+    ROW(sl_op_shard_sum, NULL, NULL) \
     ROW(sl_op_sigmoid, "Sigmoid", "torch.sigmoid") \
     ROW(sl_op_sigmoid_dx, NULL, NULL) \
     ROW(sl_op_silu, "Swish", "torch.nn.functional.silu") \

@@ -18,8 +18,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, forward); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-SL_OP_ROW(relu, "max(x, 0)", "x", "y", .infer = sl_op_infer_same, .flops = flops, .grad = grad,
-          .ref = ref)
+SL_OP_ROW(relu, "max(x, 0)", "x", "y", .divide = SL_DIVIDE_EACH, .infer = sl_op_infer_same,
+          .flops = flops, .grad = grad, .ref = ref)
 
 SL_OP_ROW(relu_dx, "gradient of relu", "dy y", "dx", .internal = true, .infer = sl_op_infer_same,
           .flops = flops_dx, .ref = ref_dx)

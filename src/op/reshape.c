@@ -32,5 +32,6 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-SL_OP_ROW(reshape, "the same elements under another shape", "x", "y", .attrs = attrs,
-          .is_view = true, .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)
+SL_OP_ROW(reshape, "the same elements under another shape", "x", "y", .divide = SL_DIVIDE_RESHAPE,
+          .attrs = attrs, .is_view = true, .infer = infer, .flops = sl_op_flops_none, .grad = grad,
+          .ref = ref)

@@ -83,5 +83,5 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-SL_OP_ROW(rope, "rotary position embedding", "x", "y", .attrs = attrs, .infer = infer,
-          .flops = flops, .grad = grad, .ref = ref)
+SL_OP_ROW(rope, "rotary position embedding", "x", "y", .divide = SL_DIVIDE_HEADS, .attrs = attrs,
+          .infer = infer, .flops = flops, .grad = grad, .ref = ref)

@@ -14,5 +14,5 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"by", SL_ATTR_FLOAT, NULL, NULL}, {0}};
 
-SL_OP_ROW(scale, "x times a constant", "x", "y", .attrs = attrs, .infer = sl_op_infer_same,
-          .flops = sl_op_flops_elementwise, .grad = grad, .ref = ref)
+SL_OP_ROW(scale, "x times a constant", "x", "y", .divide = SL_DIVIDE_EACH, .attrs = attrs,
+          .infer = sl_op_infer_same, .flops = sl_op_flops_elementwise, .grad = grad, .ref = ref)

@@ -25,8 +25,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, forward); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-SL_OP_ROW(selu, "self-normalising exponential linear unit", "x", "y", .infer = sl_op_infer_same,
-          .flops = flops, .grad = grad, .ref = ref)
+SL_OP_ROW(selu, "self-normalising exponential linear unit", "x", "y", .divide = SL_DIVIDE_EACH,
+          .infer = sl_op_infer_same, .flops = flops, .grad = grad, .ref = ref)
 
 SL_OP_ROW(selu_dx, "gradient of selu", "dy x", "dx", .internal = true, .infer = sl_op_infer_same,
           .flops = flops_dx, .ref = ref_dx)

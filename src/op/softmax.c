@@ -85,14 +85,16 @@ static void ref_log_dx(const struct sl_ref *r) {
     }
 }
 
-SL_OP_ROW(log_softmax, "logarithm of softmax over the last axis", "x", "y", .infer = infer,
-          .flops = flops, .grad = grad_log, .ref = ref_log)
+SL_OP_ROW(log_softmax, "logarithm of softmax over the last axis", "x", "y",
+          .divide = SL_DIVIDE_ROWS, .infer = infer, .flops = flops, .grad = grad_log,
+          .ref = ref_log)
 
 SL_OP_ROW(log_softmax_dx, "gradient of log_softmax", "dy y", "dx", .internal = true,
           .infer = sl_op_infer_same, .flops = flops, .ref = ref_log_dx)
 
-SL_OP_ROW(softmax, "exponentials over the last axis that sum to 1", "x", "y", .infer = infer,
-          .flops = flops, .grad = grad_softmax, .ref = ref_softmax)
+SL_OP_ROW(softmax, "exponentials over the last axis that sum to 1", "x", "y",
+          .divide = SL_DIVIDE_ROWS, .infer = infer, .flops = flops, .grad = grad_softmax,
+          .ref = ref_softmax)
 
 SL_OP_ROW(softmax_dx, "gradient of softmax", "dy y", "dx", .internal = true,
           .infer = sl_op_infer_same, .flops = flops, .ref = ref_softmax_dx)

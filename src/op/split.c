@@ -7,17 +7,18 @@
 #include "op/slice.h"
 
 enum { AXIS, PARTS };
+enum { PARTS_MAX = 6 };
 
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
     int64_t parts = c->attr[PARTS].i;
     SL_TRY(sl_op_need_plain_axis(c, 0, &c->attr[AXIS].i));
     int64_t size = c->in[0].dim[c->attr[AXIS].i];
-    if (parts < 2 || parts > SL_MAX_OUT || size % parts)
+    if (parts < 2 || parts > PARTS_MAX || size % parts)
         return sl_graph_infer_fail(c,
                                    "axis %lld of %s does not split into %lld equal parts (2 to %d)",
                                    (long long)c->attr[AXIS].i, sl_graph_shape_text(&c->in[0], text),
-                                   (long long)parts, SL_MAX_OUT);
+                                   (long long)parts, PARTS_MAX);
     c->out_count = (int)parts;
     for (int i = 0; i < c->out_count; i++) {
         c->out[i] = c->in[0];
@@ -63,5 +64,5 @@ static const struct sl_attr_desc attrs[] = {
 };
 
 SL_OP_ROW(split, "divide one axis into equal parts, one output per part", "x", "y0 y1 y2 y3 y4 y5",
-          .grad_outputs = SL_MAX_OUT, .attrs = attrs, .is_split = true, .infer = infer,
-          .flops = sl_op_flops_none, .grad = grad, .ref = ref)
+          .grad_outputs = PARTS_MAX, .divide = SL_DIVIDE_SPLIT, .attrs = attrs, .is_split = true,
+          .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)

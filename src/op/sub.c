@@ -11,5 +11,6 @@ static double difference(double a, double b) { return a - b; }
 
 static void ref(const struct sl_ref *r) { sl_op_ref_zip_broadcast(r, difference); }
 
-SL_OP_ROW(sub, "a - b with broadcasting", "a b", "y", .infer = sl_op_infer_broadcast,
-          .flops = sl_op_flops_elementwise, .grad = grad, .ref = ref)
+SL_OP_ROW(sub, "a - b with broadcasting", "a b", "y", .divide = SL_DIVIDE_EACH,
+          .infer = sl_op_infer_broadcast, .flops = sl_op_flops_elementwise, .grad = grad,
+          .ref = ref)

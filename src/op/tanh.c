@@ -18,8 +18,8 @@ static void ref(const struct sl_ref *r) { sl_op_ref_map(r, tanh); }
 
 static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
-SL_OP_ROW(tanh, "hyperbolic tangent", "x", "y", .infer = sl_op_infer_same, .flops = flops,
-          .grad = grad, .ref = ref)
+SL_OP_ROW(tanh, "hyperbolic tangent", "x", "y", .divide = SL_DIVIDE_EACH, .infer = sl_op_infer_same,
+          .flops = flops, .grad = grad, .ref = ref)
 
 SL_OP_ROW(tanh_dx, "gradient of tanh", "dy y", "dx", .internal = true, .infer = sl_op_infer_same,
           .flops = flops_dx, .ref = ref_dx)

@@ -52,5 +52,5 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {{"perm", SL_ATTR_INTS, NULL, NULL}, {0}};
 
-SL_OP_ROW(transpose, "axes in another order", "x", "y", .attrs = attrs, .infer = infer,
-          .flops = sl_op_flops_none, .grad = grad, .ref = ref)
+SL_OP_ROW(transpose, "axes in another order", "x", "y", .divide = SL_DIVIDE_TRANSPOSE,
+          .attrs = attrs, .infer = infer, .flops = sl_op_flops_none, .grad = grad, .ref = ref)

@@ -60,6 +60,7 @@ static double mish_slope(double x) {
         .inputs = "x",                                                                             \
         .outputs = "y",                                                                            \
         .attrs = (attrs_),                                                                         \
+        .divide = SL_DIVIDE_EACH,                                                                  \
         .infer = sl_op_infer_same,                                                                 \
         .flops = flops_##name_,                                                                    \
         .grad = grad_##name_,                                                                      \

@@ -93,6 +93,7 @@ static const struct {
     {"scale", 1},
     {"selu", 1},
     {"selu_dx", 3},
+    {"shard_sum", 1},
     {"sigmoid", 1},
     {"sigmoid_dx", 3},
     {"silu", 1},

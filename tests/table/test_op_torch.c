@@ -25,7 +25,9 @@ static const double tolerance = 1e-5;
 static const struct {
     const char *op, *reason;
 } without_counterpart[] = {
-    {"", ""},
+    {"shard_enter", "a view; its gradient is a collective"},
+    {"shard_fan", "copies for the shards of one worker"},
+    {"shard_sum", "a sum in the order of shards"},
 };
 
 static bool is_without(const char *op) {

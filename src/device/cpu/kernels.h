@@ -40,6 +40,7 @@ KERNELS(order);
 KERNELS(pad);
 KERNELS(reduce);
 KERNELS(rope);
+KERNELS(shard);
 KERNELS(softmax);
 KERNELS(unary);
 KERNELS(upsample);

@@ -1,0 +1,33 @@
+/* Kinds of ops that other components distinguish: facts of an op's row. */
+#ifndef SL_GRAPH_OP_KIND_H
+#define SL_GRAPH_OP_KIND_H
+
+/* Kinds of layers. An op and those of its gradients have the same kind. */
+enum sl_layer_kind {
+    SL_LAYER_NONE, /* cheap: elementwise, norms, shapes, losses */
+    SL_LAYER_ATTENTION,
+    SL_LAYER_CONV,
+    SL_LAYER_LSTM,
+    SL_LAYER_PRODUCT, /* matrix product */
+    SL_LAYER_EMBED,   /* looks rows up in a table */
+    SL_LAYER_KINDS,
+};
+
+/* How an op can be sharded over tensor-parallel workers (shard/rules.c). "Axis" is one axis of an
+ * operand of which each shard has an equal part. */
+enum sl_divide {
+    SL_DIVIDE_NONE,      /* only replicated: every shard computes all of it */
+    SL_DIVIDE_EACH,      /* elementwise with broadcasting: by any axis */
+    SL_DIVIDE_ROWS,      /* by any axis of input 0 but the last */
+    SL_DIVIDE_HEADS,     /* by axis 2 of [B,T,H,D] operands */
+    SL_DIVIDE_PRODUCT,   /* by output column; by input row, followed by a sum over shards */
+    SL_DIVIDE_RESHAPE,   /* by an axis that the new shape also has, or merges or divides */
+    SL_DIVIDE_TRANSPOSE, /* by any axis */
+    SL_DIVIDE_SPLIT,     /* each output by the axis of the split, or any other */
+    SL_DIVIDE_RULES,
+};
+
+/* How an op joins branches of the model. */
+enum sl_join { SL_JOIN_NONE, SL_JOIN_ADD, SL_JOIN_CONCAT };
+
+#endif
