@@ -1,0 +1,73 @@
+/* Tensor parallelism: which tensors of a model t shards divide among them, and the graphs that compute
+ * it so.
+ *
+ *   sl_graph -> sl_shard_choose -> layouts -> sl_shard_rewrite -> sl_graph of all shards
+ *
+ * A tensor is replicated, or every shard has an equal part of one axis. Divided tensors form
+ * *regions*. A region begins where a product with a weight makes columns of which each shard computes
+ * its share, and ends where a product sums over them: each shard then has a term of the result.
+ *
+ *     x --enter--> [ columns ] -> gelu -> [ rows ] --sum--> y        enter backward: a sum over shards
+ *     replicated     divided     divided   divided        replicated
+ *
+ * All else is replicated: every shard computes it. The choice divides each region for which all ops have
+ * a rule (sl_op.divide) and all sizes are multiples of t. With one all-reduce forward and one
+ * backward per region it is Megatron's layout for transformers (Shoeybi et al. 2019).
+ */
+#ifndef SL_SHARD_SHARD_H
+#define SL_SHARD_SHARD_H
+
+#include "graph/graph.h"
+
+/* Of one value. */
+struct sl_shard_layout {
+    bool divided;
+    int axis,
+        parts; /* divided: each of `parts` equal runs of the axis is divided among the shards */
+};
+
+struct sl_shard_layouts {
+    int shards;
+    struct sl_shard_layout *at; /* [values] */
+    bool *sums;                 /* [nodes] output 0 is the sum of the shards' terms */
+    int regions;                /* how many; 0: all is replicated */
+};
+
+/* Chooses the layouts of the forward part of a checked graph. `like`: divide the same
+ * parameters as this choice for `of` did (an evaluation graph needs the weights of the training graph);
+ * NULL: as many as possible. */
+SL_MUST_CHECK sl_err sl_shard_choose(struct sl_arena *arena, const struct sl_graph *graph,
+                                     int shards, struct sl_shard_layouts *out);
+SL_MUST_CHECK sl_err sl_shard_choose_like(struct sl_arena *arena, const struct sl_graph *graph,
+                                          const struct sl_graph *of,
+                                          const struct sl_shard_layouts *like,
+                                          struct sl_shard_layouts *out);
+
+/* Proves that the layouts fit each other: every node of a divided tensor obeys its op's rule, terms are
+ * summed, losses and outputs are replicated. SL_ERR_INPUT names the node. sl_shard_rewrite calls
+ * it. */
+SL_MUST_CHECK sl_err sl_shard_check(const struct sl_graph *graph,
+                                    const struct sl_shard_layouts *layouts);
+
+/* Where a node of the new graph comes from. */
+struct sl_shard_node {
+    int node;  /* of the old graph */
+    int shard; /* that computes it; together: 0 if it is replicated */
+};
+
+/* The graph of all shards, checked, not differentiated.
+ *
+ *   together   for one worker: replicated nodes once, divided ones once per shard; sums are ordinary
+ *              nodes. It is a complete model that any runner can train.
+ *   apart      for t workers: shard k has its own copy of all nodes, and no node reads a value of
+ *              another shard; sums are collectives. Copies beyond shard 0 are echoes.
+ *
+ * Both compute the same bits: a shard runs the same ops on the same shapes, and sums have one order.
+ * Divided parameter W becomes W.shard-0, W.shard-1, ...; echoes are called W.echo-1, ... . */
+enum sl_shard_form { SL_SHARD_TOGETHER, SL_SHARD_APART };
+SL_MUST_CHECK sl_err sl_shard_rewrite(const struct sl_graph *graph,
+                                      const struct sl_shard_layouts *layouts,
+                                      enum sl_shard_form form, struct sl_graph **out,
+                                      struct sl_shard_node **nodes);
+
+#endif
