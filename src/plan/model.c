@@ -12,6 +12,7 @@ struct draft {
     struct sl_stage *stages;
     SL_VEC(struct sl_edge) edges;
     SL_VEC(struct sl_tie) ties;
+    SL_VEC(struct sl_collective) collectives; /* of one stage */
 };
 
 static int64_t port_bytes(const struct sl_program_port *port, int64_t samples) {
@@ -41,11 +42,43 @@ static void fill_nodes(struct draft *d, int s) {
     d->stages[s].node_count = count;
 }
 
+static void add_collective(struct draft *d, enum sl_collective_pass pass, int64_t sample_bytes) {
+    struct sl_collective *last =
+        d->collectives.count ? &d->collectives.at[d->collectives.count - 1] : NULL;
+    struct sl_collective c = {pass, SL_COLLECTIVE_SUM, sample_bytes, 1};
+    if (last && last->pass == pass && last->sample_bytes == sample_bytes)
+        last->count++;
+    else
+        SL_PUSH(&d->collectives, c);
+}
+
+static void list_collectives(struct draft *d, const struct sl_program *p, struct sl_stage *out) {
+    static const struct {
+        enum sl_phase phase;
+        enum sl_collective_pass pass;
+        bool split, whole; /* in programs that split the backward pass, or do not */
+    } phases[] = {{SL_PHASE_F, SL_COLLECTIVE_F, true, true},
+                  {SL_PHASE_I, SL_COLLECTIVE_B, true, false},
+                  {SL_PHASE_B, SL_COLLECTIVE_B, false, true},
+                  {SL_PHASE_W, SL_COLLECTIVE_W, true, false}};
+    d->collectives.count = 0;
+    for (int k = 0; k < SL_COUNT(phases); k++)
+        for (int i = p->begin[phases[k].phase];
+             (p->split ? phases[k].split : phases[k].whole) && i < p->end[phases[k].phase]; i++) {
+            const struct sl_instr *in = &p->instrs[i];
+            if (in->op && in->op->collective && in->in_count < in->attr[0].i)
+                add_collective(d, phases[k].pass, sl_pass_operand_bytes(&in->out[0]) / p->samples);
+        }
+    out->collective_count = (int)d->collectives.count;
+    out->collectives =
+        sl_vec_freeze(d->arena, d->collectives.at, d->collectives.count, sizeof *out->collectives);
+}
+
 static sl_err fill_stage(struct draft *d, int s) {
     const struct sl_model_plan_spec *spec = d->spec;
     struct sl_program *p;
     int64_t micro_size = spec->micro_of ? spec->micro_of[s] : spec->micro_size;
-    int width = spec->width_of ? spec->width_of[s] : 1;
+    int width = spec->width_of ? spec->width_of[s] : 1, parts = spec->parts ? spec->parts : 1;
     struct sl_program_spec program = {
         .graph = spec->graph,
         .stage_of = spec->stage_of,
@@ -54,18 +87,20 @@ static sl_err fill_stage(struct draft *d, int s) {
         .has_kernel = spec->has_kernel,
         .dtype = spec->dtype,
         .split = spec->split,
-        .recompute = spec->recompute,
+        .recompute = spec->recompute_of ? spec->recompute_of[s] : spec->recompute,
     };
     SL_TRY(sl_pass_program_build(&program, &p));
     int *workers = SL_NEW(d->arena, int, width);
     for (int r = 0; r < width; r++)
         workers[r] = spec->workers_of ? spec->workers_of[s][r] : spec->worker_of[s];
     d->stages[s] = (struct sl_stage){
-        .name = sl_arena_printf(d->arena, "s%d", s),
+        .name = sl_arena_printf(d->arena, parts > 1 ? "s%d.%d" : "s%d", s / parts, s % parts),
+        .part = s % parts,
+        .parts = parts,
         .width = width,
         .micro_size = micro_size,
         .workers = workers,
-        .recompute = spec->recompute,
+        .recompute = program.recompute,
         .has_input = p->inputs.count > 0,
     };
     sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
@@ -74,6 +109,7 @@ static sl_err fill_stage(struct draft *d, int s) {
                                           .threads = spec->threads,
                                           .extra_bytes = spec->extra_bytes},
                   &d->stages[s].bytes);
+    list_collectives(d, p, &d->stages[s]);
     fill_nodes(d, s);
     for (int i = 0; i < p->send_act.count; i++)
         add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], micro_size));
@@ -136,5 +172,6 @@ sl_err sl_plan_from_model(struct sl_arena *arena, const struct sl_model_plan_spe
 out:
     SL_VEC_FREE(&d.edges);
     SL_VEC_FREE(&d.ties);
+    SL_VEC_FREE(&d.collectives);
     return err;
 }

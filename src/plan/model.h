@@ -13,6 +13,8 @@ struct sl_model_plan_spec {
     int stage_count;
     int64_t micro_size; /* samples */
     bool split, recompute;
+    int parts; /* stages s*parts .. s*parts + parts-1 are the shards of one stage; 0: 1 */
+    const bool *recompute_of; /* [stage_count] NULL: recompute */
     const struct sl_optim *optim;
     const struct sl_policy_use *policy; /* may keep a tensor per parameter; NULL: none */
     int worker_count;

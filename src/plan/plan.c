@@ -332,6 +332,7 @@ sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
         struct sl_stage *stage = &stages[i];
         stage->name = copy_name(arena, stage->name);
         stage->shards = stage->shards ? stage->shards : 1;
+        stage->parts = stage->parts ? stage->parts : 1;
         stage->collectives = COPY(arena, stage->collectives, stage->collective_count);
         stage->workers = COPY(arena, stage->workers, stage->width);
         stage->nodes = COPY(arena, stage->nodes, stage->node_count);
@@ -368,6 +369,7 @@ static bool same_ints(const int *a, int a_count, const int *b, int b_count) {
 static bool same_stage(const struct sl_stage *a, const struct sl_stage *b) {
     return a->micro_size == b->micro_size && a->recompute == b->recompute &&
            a->has_input == b->has_input && a->shards == b->shards && a->zero1 == b->zero1 &&
+           a->part == b->part && a->parts == b->parts &&
            same_ints(a->workers, a->width, b->workers, b->width) &&
            same_ints(a->nodes, a->node_count, b->nodes, b->node_count) &&
            memcmp(&a->times, &b->times, sizeof a->times) == 0;

@@ -8,7 +8,8 @@
  *
  * A worker is one device or, if its stages have `shards` t > 1, a team of t devices. Each device of
  * the team computes one shard of the worker's stages, and all t walk the worker's list of actions.
- * Devices are numbered worker by worker: worker_device[w] is the first of worker w.
+ * Devices are numbered worker by worker: worker_device[w] is the first of worker w. An expanded
+ * plan, which runs, has a stage and a worker for each shard: part k of t, one after another.
  *
  * A micro-batch of a stage is `micro_size` samples, and stages may differ in it. Micro-batch number
  * j of an iteration belongs to replica j mod width (1F1B-RR). A plan is data: read or built once,
@@ -81,9 +82,10 @@ struct sl_stage_times {
 
 struct sl_stage {
     const char *name;
-    int width;          /* replicas */
-    int shards;         /* t: devices of a replica; a draft may have 0 for 1 */
-    bool zero1;         /* the replicas divide the optimizer state among them */
+    int width;       /* replicas */
+    int shards;      /* t: devices of a replica; a draft may have 0 for 1 */
+    int part, parts; /* expanded plans: shard `part` of `parts`; a draft may have 0, 0 for 0, 1 */
+    bool zero1;      /* the replicas divide the optimizer state among them */
     int64_t micro_size; /* samples of one micro-batch */
     const int *workers; /* [width] where each replica is */
     const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
@@ -183,6 +185,12 @@ bool sl_plan_same_layout(const struct sl_plan *a, const struct sl_plan *b);
 
 /* Are all bytes those of such a plan: units for counting, of which a sum means nothing to a reader? */
 bool sl_plan_is_sketch(const struct sl_plan *plan);
+
+/* The plan of which `plan` is the expansion, with `parts` shards each: its stages, edges and ties are
+ * those of part 0. All stages must have the same number of parts, and shard k of worker w must be
+ * worker w * parts + k. SL_ERR_REFUSED. */
+SL_MUST_CHECK sl_err sl_plan_fold(struct sl_arena *arena, const struct sl_plan *plan,
+                                  const struct sl_plan **out);
 
 /* The stage of that name, or -1. */
 int sl_plan_find_stage(const struct sl_plan *plan, struct sl_str name);

@@ -7,7 +7,7 @@
  *     batch 64
  *     workers 3
  *     memory 0 17179869184
- *     stage a width 2 micro 4 [group 2] [shards 4] [zero1] on 0 1 [recompute] [input]
+ *     stage a width 2 micro 4 [group 2] [shards 4] [part 1 of 4] [zero1] on 0 1 [recompute] [input]
  *     bytes a params 10 grads 10 state 20 stash 4 saved 1 kept 2 work 0
  *     takes a f 120 b 249 i 130 w 119 recompute 100 reduce 0 step 40
  *     collective a f sum 4096 [24]
@@ -75,6 +75,15 @@ static sl_err read_shards(struct sl_lex *lex, struct sl_stage *stage) {
         SL_TRY(take_range(lex, "shards", 1, SL_SHARD_MAX, &value));
     }
     stage->shards = (int)value;
+    stage->parts = 1;
+    if (sl_lex_is_name(lex, "part")) {
+        SL_TRY(sl_lex_next(lex));
+        SL_TRY(take_range(lex, "part", 0, SL_SHARD_MAX - 1, &value));
+        stage->part = (int)value;
+        SL_TRY(take_word(lex, "of"));
+        SL_TRY(take_range(lex, "parts", 2, SL_SHARD_MAX, &value));
+        stage->parts = (int)value;
+    }
     stage->zero1 = sl_lex_is_name(lex, "zero1");
     return stage->zero1 ? sl_lex_next(lex) : SL_OK;
 }
@@ -409,6 +418,8 @@ static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
         sl_text_printf(out, " group %d", stage->group);
     if (stage->shards > 1)
         sl_text_printf(out, " shards %d", stage->shards);
+    if (stage->parts > 1)
+        sl_text_printf(out, " part %d of %d", stage->part, stage->parts);
     sl_text_put(out, stage->zero1 ? " zero1 on" : " on");
     for (int i = 0; i < stage->width; i++)
         sl_text_printf(out, " %d", stage->workers[i]);

@@ -10,6 +10,8 @@
  */
 #include "sched/verify.h"
 
+#include "sched/shards.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -326,6 +328,7 @@ sl_err sl_sched_verify_watched(const struct sl_sched *sched, const struct sl_sch
     if (!sched->lowered)
         return sl_fail(SL_ERR_REFUSED, "a schedule is verified after it is lowered");
     SL_TRY(sl_optim_policy_serves(&sched->policy, sl_sched_rule_name(sched->rule), NULL));
+    SL_TRY(sl_sched_verify_shards(sched));
     if (sched->global_step && sched->rule == SL_RULE_SYNC)
         return sl_fail(SL_ERR_REFUSED, "rule sync has one step for all stages already");
     sl_err err = sched->iters < 1 || sched->reps < 0 || v.view.iters < 1

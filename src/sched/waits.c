@@ -92,6 +92,8 @@ static void put_wait(struct sl_text *out, const struct sl_plan *plan, const stru
         put_group(out, plan, w->of, sl_sched_waits_next(plan, all, worker));
     } else if (w->wait == SL_WAIT_DECISION) {
         sl_text_printf(out, ", waits for the part of worker %d in the step of all", w->peer);
+    } else if (w->wait == SL_WAIT_SHARDS) {
+        sl_text_printf(out, ", waits for worker %d in a collective of the shards", w->peer);
     } else if (w->wait == SL_WAIT_MESSAGE) {
         const struct sl_edge *e = &plan->edges[w->of];
         sl_text_printf(out, ", waits for the %s of stage %s, micro-batch %d, from worker %d", what,

@@ -18,6 +18,7 @@ enum sl_wait {
     SL_WAIT_PLACE,    /* to send over edge `of`, until `peer` has taken an older message */
     SL_WAIT_GROUP,    /* for the other members of group `of`; SL_WAIT_ALL: for all workers */
     SL_WAIT_DECISION, /* for the part of `peer` in the decision of a step */
+    SL_WAIT_SHARDS,   /* for `peer`, a shard of the same stage, in a collective */
     SL_WAIT_COUNT,
 };
 enum { SL_WAIT_ALL = 0xffff };

@@ -1,4 +1,5 @@
 /* From a row to a program: numbers, passes, lowering, proof. */
+#include "sched/shards.h"
 #include "schedules/gen.h"
 
 #include "lower/lower.h"
@@ -174,11 +175,29 @@ sl_err sl_schedules_row_claim(struct sl_arena *arena, const struct sl_plan *plan
     return SL_OK;
 }
 
+/* All shards of a worker run the actions of one worker of the folded plan. */
+static sl_err build_expanded(struct sl_arena *arena, const struct sl_plan *plan,
+                             const struct sl_schedule_opts *opts, const struct sl_sched **out) {
+    struct sl_arena scratch = {0};
+    const struct sl_plan *folded;
+    const struct sl_sched *sched;
+    sl_err err;
+    SL_TRY_OUT(sl_plan_fold(&scratch, plan, &folded));
+    SL_TRY_OUT(sl_schedules_build(&scratch, folded, opts, &sched));
+    SL_TRY_OUT(sl_sched_expand(arena, sched, plan, out));
+    SL_TRY_OUT(sl_sched_verify(*out));
+out:
+    sl_arena_free(&scratch);
+    return err;
+}
+
 sl_err sl_schedules_build(struct sl_arena *arena, const struct sl_plan *plan,
                           const struct sl_schedule_opts *opts, const struct sl_sched **out) {
     struct sl_arena scratch = {0};
     struct sl_sched *passes, *lowered = NULL;
     sl_err err;
+    if (plan->stages[0].parts > 1)
+        return build_expanded(arena, plan, opts, out);
     SL_TRY_OUT(sl_schedules_generate(&scratch, plan, opts, &passes));
     SL_TRY_OUT(
         sl_schedules_given_explain(opts->row, plan, sl_lower_passes(arena, passes, &lowered)));
