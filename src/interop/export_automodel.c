@@ -57,6 +57,9 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     struct sl_export_modules modules;
     bool rotates = false;
     SL_TRY(check_layout(plan, row));
+    if (plan->stages[0].zero1)
+        return sl_fail(SL_ERR_REFUSED, "automodel divides weights together with optimizer state, "
+                                       "and the plan only the state (zero1); plan without it");
     SL_TRY(sl_interop_export_modules(arena, x, "automodel", NULL, &modules));
     for (int64_t i = 0; i < modules.count; i++)
         rotates |= strncmp(modules.at[i].name, layers, sizeof layers - 1) == 0;
@@ -67,6 +70,8 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
                        x->graph->name, layers);
     sl_text_printf(out, "distributed:\n  strategy: fsdp2\n  pp_size: %d\n",
                    sl_interop_export_ranks(plan));
+    if (plan->stages[0].shards > 1)
+        sl_text_printf(out, "  tp_size: %d\n", plan->stages[0].shards);
     if (plan->stages[0].width > 1)
         sl_text_printf(out, "  dp_size: %d\n", plan->stages[0].width);
     sl_text_put(out, "  pipeline:\n");

@@ -113,6 +113,10 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     SL_TRY(find_layers(&l, arena));
     SL_TRY(check_rest(&l));
     sl_text_printf(out, "--num-layers %d\n", l.blocks.count);
+    if (plan->stages[0].shards > 1)
+        sl_text_printf(out, "--tensor-model-parallel-size %d\n", plan->stages[0].shards);
+    if (plan->stages[0].zero1)
+        sl_text_put(out, "--use-distributed-optimizer\n");
     sl_text_printf(out, "--pipeline-model-parallel-size %d\n", sl_interop_export_ranks(plan));
     sl_text_put(out, "--pipeline-model-parallel-layout '");
     put_layout(&l, out);

@@ -79,6 +79,11 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
                            "samples; plan with --micro N",
                            target, first->name, (long long)first->micro_size, stage->name,
                            (long long)stage->micro_size);
+        if (stage->shards != first->shards || stage->zero1 != first->zero1)
+            return sl_fail(SL_ERR_REFUSED,
+                           "%s has one tensor-parallel size and one kind of optimizer state, and "
+                           "here %s and %s differ",
+                           target, first->name, stage->name);
         if (stage->recompute != first->recompute)
             return sl_fail(SL_ERR_REFUSED,
                            "%s recomputes on all stages or on none, and here %s and %s differ; "

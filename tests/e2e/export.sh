@@ -83,3 +83,13 @@ refused "in a row only" "$dir/mmt.plan" --to megatron
 rc=0
 "$SLUICE" export "$dir/x.plan" --to megatrom 2>"$dir/why" || rc=$?
 { [ $rc = 2 ] && grep -q megatron "$dir/why"; } || fail "an unknown target: exit $rc"
+# tensor parallelism and the distributed optimizer
+sed 's/^\(stage .* micro [0-9]*\)/\1 shards 2 zero1/' "$dir/x.plan" >"$dir/tp.plan"
+"$SLUICE" export "$dir/tp.plan" --to megatron -o "$dir/megatron" || fail "shards"
+grep -qx -- '--tensor-model-parallel-size 2' "$dir/megatron" || fail "Megatron's tensor-parallel size"
+grep -qx -- '--use-distributed-optimizer' "$dir/megatron" || fail "Megatron's optimizer"
+if "$SLUICE" export "$dir/tp.plan" --to torchtitan -o "$dir/titan" 2>"$dir/why"; then fail "zero1"; fi
+grep -q 'plan without it' "$dir/why" || fail "zero1: $(cat "$dir/why")"
+sed 's/ zero1 / /' "$dir/tp.plan" >"$dir/tp2.plan"
+"$SLUICE" export "$dir/tp2.plan" --to torchtitan -o "$dir/titan" || fail "torchtitan's shards"
+grep -qx -- '--parallelism.tensor_parallel_degree 2' "$dir/titan" || fail "torchtitan's tensor-parallel degree"
