@@ -367,6 +367,7 @@ static sl_err run(const struct sl_args *args) {
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
+    {"--tp", "T", "tensor-parallel shards of every stage, a worker each (default 1)", false},
     SL_COMM_OPTIONS,
     {"--policy", "P", "staleness policy; see 'sluice list policies' (default none)", false},
     {"--clip-scope", "global|stage",

@@ -44,7 +44,7 @@ struct sl_job {
     int clip_scope; /* enum sl_job_scope; not given: see sl_job_is_global */
     /* pipeline: `plan`, or `stages` and how to cut and place them */
     const char *plan, *schedule, *schedule_module;
-    int64_t stages, workers, replicas, slack, group;
+    int64_t stages, workers, replicas, tp, slack, group;
     int cut;  /* enum sl_job_cut */
     int bind; /* enum sl_job_bind */
     bool lend;

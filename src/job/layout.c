@@ -205,19 +205,39 @@ static sl_err measure_delays(struct sl_job_work *work) {
     return delays_of(work, true, &work->delays);
 }
 
-static sl_err check_shards(const struct sl_plan *plan) {
+/* All stages of a plan have the same number of shards, which is that of the job. */
+static sl_err take_shards(struct sl_job_work *work) {
+    const struct sl_plan *plan = work->pipe.plan;
+    struct sl_job *job = &work->job;
     for (int s = 0; s < plan->stage_count; s++) {
         const struct sl_stage *stage = &plan->stages[s];
-        if (stage->shards > 1)
+        if (stage->shards != plan->stages[0].shards)
             return sl_fail(SL_ERR_REFUSED,
-                           "stage %s has %d tensor-parallel shards; plans with shards can be "
-                           "simulated and exported, not run yet",
-                           stage->name, stage->shards);
+                           "stage %s has %d shards and stage %s has %d; such plans can be "
+                           "simulated, not run: give all stages one number",
+                           plan->stages[0].name, plan->stages[0].shards, stage->name,
+                           stage->shards);
+        if (stage->parts > 1)
+            return sl_fail(SL_ERR_REFUSED,
+                           "stage %s is part %d of %d: an expanded plan is made "
+                           "from one with `shards`, which is the one to run",
+                           stage->name, stage->part, stage->parts);
         if (stage->zero1)
             return sl_fail(SL_ERR_REFUSED,
                            "stage %s has sharded optimizer state (zero1); such plans can be "
                            "simulated and exported, not run yet",
                            stage->name);
+    }
+    int shards = plan->stages[0].shards;
+    if (shards > 1 && sl_job_has(job, "tp") && job->tp != shards)
+        return sl_fail(SL_ERR_USAGE, "`tp`: the stages of the plan have %d shards, found %lld",
+                       shards, (long long)job->tp);
+    if (shards > SL_MAX_OUT)
+        return sl_fail(SL_ERR_REFUSED, "%d tensor-parallel shards: 1 to %d can run", shards,
+                       SL_MAX_OUT);
+    if (shards > 1) {
+        job->tp = shards;
+        sl_job_mark(job, "tp");
     }
     return SL_OK;
 }
@@ -233,7 +253,7 @@ sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
     SL_TRY(sl_job_given_open(work, planned));
     if (!planned)
         SL_TRY(plan_stages(work, stage_of));
-    SL_TRY(check_shards(work->pipe.plan));
+    SL_TRY(take_shards(work));
     SL_TRY(set_group(work));
     SL_TRY(sl_job_given_keep(work));
     if (!sl_job_has(job, "slack"))

@@ -227,6 +227,7 @@ sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
     work->train.evaluates = host->evaluates;
     SL_TRY(set_optimizer(work));
     SL_TRY(set_pipe(work, host));
+    SL_TRY(sl_job_shard(work));
     mark_resolved(&work->job);
     SL_TRY(sl_job_compare_stored(work));
     return sl_job_forecast_make(work);
@@ -236,6 +237,8 @@ void sl_job_close(struct sl_job_work *work) {
     sl_data_close(work->data);
     sl_graph_close(work->own_graph);
     sl_graph_close(work->eval_graph);
+    sl_graph_close(work->shard_graph);
+    sl_graph_close(work->shard_eval_graph);
     if (work->stored)
         sl_job_free(&work->stored->job);
     sl_arena_free(&work->arena);

@@ -20,6 +20,9 @@ const char *sl_job_dtype_name(const struct sl_job *job);
 /* layout.c: plan, stages of nodes, schedule and slack into work->pipe; needs work->train. Resolves
  * the fields that depend on the plan. */
 SL_MUST_CHECK sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan);
+/* shards.c. With `tp` > 1: the graphs of the shards into work->train, the expanded plan into
+ * work->pipe; work->plan keeps the plan that is saved. */
+SL_MUST_CHECK sl_err sl_job_shard(struct sl_job_work *work);
 /* layout_given.c. The row of the job's schedule into work->pipe.row. A schedule from a file sets
  * the stages (unless a plan does), micro-batches, policy and slack that the job leaves open. */
 SL_MUST_CHECK sl_err sl_job_given_open(struct sl_job_work *work, bool planned);

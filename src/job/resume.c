@@ -197,8 +197,8 @@ static bool layout_keeps(const struct sl_job_work *work, const struct past *past
     const struct sl_job *was = &work->stored->job, *now = &work->job;
     int rule = rule_of(was, past->row);
     return rule == rule_of(now, work->pipe.row) && is_plain(past->plan, was) &&
-           is_plain(work->pipe.plan, now) && adds_in_order(past->plan, past->row, was->batch) &&
-           adds_in_order(work->pipe.plan, work->pipe.row, now->batch) &&
+           is_plain(work->plan, now) && adds_in_order(past->plan, past->row, was->batch) &&
+           adds_in_order(work->plan, work->pipe.row, now->batch) &&
            judges_together(was, past->row) && judges_together(now, work->pipe.row) &&
            (rule == SL_RULE_SYNC || (rule == SL_RULE_2BW && sl_optim_policy_is_none(now->policy)));
 }
@@ -234,7 +234,7 @@ static const char *value_of(struct sl_job_work *work, const struct sl_job *job,
 
 /* A plan file may have changed under its name. */
 static bool has_other_plan(const struct sl_job_work *work, const struct past *past) {
-    const struct sl_plan *now = work->pipe.plan;
+    const struct sl_plan *now = work->plan;
     return past->plan && now ? !sl_plan_same_layout(past->plan, now)
                              : !now != !*work->stored->job.schedule;
 }
@@ -244,8 +244,8 @@ static bool has_other_sched(const struct sl_job_work *work, const struct past *p
     struct sl_text was = {0}, now = {0};
     if (!sl_schedules_given_passes(past->row) || !sl_schedules_given_passes(work->pipe.row))
         return false;
-    struct sl_sched a = sl_schedules_given_on(past->row, work->pipe.plan);
-    struct sl_sched b = sl_schedules_given_on(work->pipe.row, work->pipe.plan);
+    struct sl_sched a = sl_schedules_given_on(past->row, work->plan);
+    struct sl_sched b = sl_schedules_given_on(work->pipe.row, work->plan);
     sl_sched_write(&a, &was);
     sl_sched_write(&b, &now);
     bool other = strcmp(was.at, now.at) != 0;

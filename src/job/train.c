@@ -128,10 +128,10 @@ static void write_texts(const struct sl_job_work *work, struct texts *out) {
     sl_job_write(&work->job, &out->config);
     sl_job_write_results(&work->job, &out->results);
     sl_graph_model_write(work->graph, &out->model);
-    if (work->pipe.plan)
-        sl_plan_write(work->pipe.plan, &out->plan);
+    if (work->plan)
+        sl_plan_write(work->plan, &out->plan);
     if (sl_schedules_given_passes(work->pipe.row)) {
-        struct sl_sched sched = sl_schedules_given_on(work->pipe.row, work->pipe.plan);
+        struct sl_sched sched = sl_schedules_given_on(work->pipe.row, work->plan);
         sl_sched_write(&sched, &out->sched);
     }
     if (work->forecast.cost)

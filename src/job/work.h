@@ -57,6 +57,8 @@ struct sl_job_work {
     struct sl_data *data;
     struct sl_train_config train;
     struct sl_pipe_config pipe; /* pipe.plan is NULL for one worker */
+    const struct sl_plan *plan; /* pipe.plan before it is expanded; NULL: one worker */
+    struct sl_graph *shard_graph, *shard_eval_graph; /* tp > 1: those of `train` */
     struct sl_forecast forecast;
     /* [stages] mean steps by which weights are behind, with global steps and as published; NULL:
      * the same */

@@ -2,6 +2,7 @@
 #include "pipe/reporter.h"
 #include "pipe/resume.h"
 #include "pipe/scale.h"
+#include "pipe/shards.h"
 
 #include "sched/deps.h"
 
@@ -191,7 +192,7 @@ static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action)
     pass.version = at.seat->newest;
     SL_TRY(sl_run_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
-    SL_TRY(sl_run_worker_pass(at.seat->train.worker, &pass));
+    SL_TRY(sl_pipe_shards_pass(w, at.seat, &pass));
     if (at.program->losses.count)
         SL_TRY(sl_run_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
     SL_TRY(sl_run_scores_count(&at.seat->train, &feed, &at.seat->scores));
@@ -218,7 +219,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(sl_run_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
     SL_TRY(sl_pipe_staleness_pass(w->pipe, at.seat, action));
-    SL_TRY(sl_run_worker_pass(at.seat->train.worker, &pass));
+    SL_TRY(sl_pipe_shards_pass(w, at.seat, &pass));
     if (at.program->losses.count)
         SL_TRY(add_loss_terms(w->pipe, &at, &feed));
     return move_messages(w, &at, false, true);
@@ -233,7 +234,7 @@ static sl_err act_recompute(struct sl_pipe_worker *w, const struct sl_action *ac
         return SL_OK;
     w->recompute = *action;
     w->has_recompute = true;
-    return sl_run_worker_pass(at.seat->train.worker, &pass);
+    return sl_pipe_shards_pass(w, at.seat, &pass);
 }
 
 /* Was the pass recomputed already? Lowering puts RECOMPUTE right before its pass: an action between
@@ -259,7 +260,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     SL_TRY(sl_pipe_staleness_pass(w->pipe, at.seat, action));
     if (action->kind != SL_BACKWARD_INPUT)
         sl_pipe_reduce_before_pass(w, at.seat, action, &pass);
-    SL_TRY(sl_run_worker_pass(at.seat->train.worker, &pass));
+    SL_TRY(sl_pipe_shards_pass(w, at.seat, &pass));
     if (action->kind != SL_BACKWARD_INPUT)
         at.seat->filled |= (uint64_t)1 << action->grad_slot;
     SL_TRY(sl_pipe_reduce_after_pass(w));

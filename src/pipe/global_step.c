@@ -288,7 +288,7 @@ static sl_err sum_ties(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
 /* Does this seat send the norm of the parameter? Replicas have equal gradients. */
 static bool owns_norm(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat, int param) {
     const struct sl_plan *plan = pipe->config.plan;
-    if (seat->replica)
+    if (seat->replica || pipe->train.graph->params.at[param].echo)
         return false;
     for (int g = plan->stage_count; g < sl_sched_group_count(plan); g++)
         if (strcmp(tie_of(pipe, g)->name, pipe->train.graph->params.at[param].name) == 0)

@@ -32,6 +32,12 @@ struct sl_pipe_completing {
     int grad_slot;
 };
 
+/* A pass with collectives that runs: seat NULL: none; `pass` has the caller's hook. */
+struct sl_pipe_sharing {
+    struct sl_pipe_seat *seat;
+    struct sl_worker_pass pass;
+};
+
 void sl_pipe_reduce_cut(struct sl_pipe *pipe, struct sl_pipe_seat *seat);
 /* Before a B or W: notes whether it completes a gradient. After it: begins the remaining parts. */
 void sl_pipe_reduce_before_pass(struct sl_pipe_worker *worker, struct sl_pipe_seat *seat,

@@ -39,7 +39,8 @@ out:
 /* Only the last step of a synchronous schedule in one process can be repeated: else the weights it
  * read are gone. */
 static sl_err explain_skip(struct sl_pipe *pipe, struct sl_step_report *report) {
-    if (!report->skipped || report->bad.kind || !sl_pipe_is_synchronous(pipe) || pipe->config.comm)
+    if (!report->skipped || report->bad.kind || !sl_pipe_is_synchronous(pipe) ||
+        pipe->config.comm || pipe->teams) /* one worker cannot repeat what shards exchange */
         return SL_OK;
     return repeat_step(pipe, report);
 }

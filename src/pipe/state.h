@@ -34,6 +34,7 @@ struct sl_pipe_seat {
     struct sl_pipe_stale_pass watch[2]; /* forward, backward */
     SL_VEC(struct sl_staleness) watched;
     struct sl_scores scores; /* of the current evaluation */
+    struct sl_group *team;   /* shards.c: the shards of its stage; NULL: the stage is whole */
 };
 
 /* A worker: a thread with its seats. Workers of other ranks are empty. */
@@ -60,6 +61,7 @@ struct sl_pipe_worker {
     struct sl_pipe_decisions *decisions; /* global_step.c */
     struct sl_scale_state *scales;       /* [kept] loss scale after each step (scale.c) */
     const char **messages;               /* [worker] of the current sum */
+    struct sl_pipe_sharing sharing;      /* shards.c */
     pthread_t thread;
 };
 
@@ -101,6 +103,7 @@ struct sl_pipe {
     struct sl_pipe_edge *links;          /* [edge] */
     struct sl_group *all, **groups;      /* of all workers; [sched groups] */
     struct sl_pipe_part_groups *parts;   /* [stage] of its replicas */
+    struct sl_group **teams;             /* [seat] of part 0 of each stage; NULL: whole stages */
     struct sl_pipe_box *norms, **shares; /* global step: [from, to]; [group][from, to] */
     SL_VEC(struct sl_pipe_box *) boxes;  /* of training, the same on all ranks */
     struct sl_step_report *reports;
@@ -129,6 +132,7 @@ struct sl_pipe {
     int64_t *seat_bytes;                     /* store.c: [seat] of its image */
     bool *holds;                             /* store.c: [stage][params, then states] */
     struct sl_run_tensors *tensors;          /* store.c: of the run; NULL: not listed yet */
+    struct sl_joined *joined;                /* run/part.h */
     struct sl_channel **requests, **replies; /* [rank] from and to rank 0 */
     int64_t *requested, *replied;            /* [rank] messages so far */
     struct sl_pipe_watchdog *watchdog;       /* watchdog.c */

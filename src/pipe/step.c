@@ -8,6 +8,7 @@
  */
 #include "pipe/reporter.h"
 #include "pipe/scale.h"
+#include "pipe/shards.h"
 #include "pipe/state.h"
 
 #include "base/clock.h"
@@ -140,7 +141,7 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat)
                 mine = w->pipe->config.stage_of[grads[g].node] == seat->stage && seat->replica == 0;
                 break;
             }
-        if (mine)
+        if (mine && !p->graph->params.at[param].echo)
             w->norms[param] = seat->train.norm_sums[i];
     }
     return SL_OK;
@@ -224,9 +225,13 @@ static sl_err step_alone(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, in
     bool alike = true;
     SL_TRY(sl_run_worker_sum_uses(seat->train.worker, seat->step_grad));
     SL_TRY(sl_run_train_norms(&seat->train, seat->step_grad));
+    SL_TRY(sl_pipe_shards_norms(w, seat));
     for (int i = 0; i < p->param_count; i++)
-        if (!is_tied(w, p->graph->params.at[p->params[i].param].name))
+        if (!seat->team && !is_tied(w, p->graph->params.at[p->params[i].param].name))
             sum += seat->train.norm_sums[i];
+    for (int64_t i = 0; seat->team && i < p->graph->params.count; i++)
+        if (!is_tied(w, p->graph->params.at[i].name))
+            sum += w->norms[i];
     struct sl_norm_verdict own = sl_optim_norm_judge(sum, scale, clip);
     for (int i = 0; i < p->param_count; i++) {
         bool tied = is_tied(w, p->graph->params.at[p->params[i].param].name);

@@ -9,6 +9,8 @@
  */
 #include "pipe/resume.h"
 
+#include "run/part.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -360,7 +362,7 @@ static void list_tensors(struct sl_pipe *pipe) {
 struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
     if (!pipe->tensors)
         list_tensors(pipe);
-    return (struct sl_ckpt_store){
+    struct sl_ckpt_store store = {
         .entries = pipe->tensors->entries,
         .count = pipe->tensors->count,
         .is_root = pipe->comm->rank == 0,
@@ -374,6 +376,8 @@ struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
         .end = end,
         .fits = fits,
     };
+    return sl_run_store_join(&pipe->arena, pipe->train.graph, pipe->tensors->ids, &store,
+                             &pipe->joined);
 }
 
 /* ---- into one worker ---- */

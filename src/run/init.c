@@ -4,6 +4,7 @@
 #include "base/par.h"
 #include "base/rng.h"
 #include "op/registry.h"
+#include "run/part.h"
 #include "run/worker.h"
 
 #include <stdlib.h>
@@ -23,13 +24,32 @@ static void fill_piece(void *ctx, int64_t piece) {
     const struct fill *f = ctx;
     int64_t from = piece * PIECE, to = from + PIECE < f->count ? from + PIECE : f->count;
     for (int64_t i = from; i < to; i++)
-        f->buffer[i] = (float)sl_op_init_value(f->init, f->seed, f->stream, f->first + i);
+        f->buffer[i] = (float)sl_op_init_value(f->init, f->seed, f->stream,
+                                               sl_run_part_whole(f->param->part_of, f->first + i));
+}
+
+/* Runs of a part that are consecutive in the whole tensor are read together. */
+static sl_err read_stored(const struct fill *f) {
+    const struct sl_part_of *part = f->param->part_of;
+    const char *name = part ? part->name : f->param->name;
+    for (int64_t i = 0, n; i < f->count; i += n) {
+        int64_t at = sl_run_part_whole(part, f->first + i);
+        for (n = 1; i + n < f->count && sl_run_part_whole(part, f->first + i + n) == at + n;)
+            n++;
+        SL_TRY(f->stored->read(f->stored->ctx, name, at, n, f->buffer + i));
+    }
+    return SL_OK;
+}
+
+/* In files: that of the whole tensor. */
+static const char *name_of(const struct sl_param *param) {
+    return param->part_of ? param->part_of->name : param->name;
 }
 
 static bool is_stored(const struct fill *f) {
     const struct sl_stored_values *stored = f->stored;
     return stored->read && (f->init->kind == SL_INIT_STORED ||
-                            (stored->has && stored->has(stored->ctx, f->param->name)));
+                            (stored->has && stored->has(stored->ctx, name_of(f->param))));
 }
 
 /* One tensor into `slabs` at its offset. */
@@ -41,7 +61,7 @@ static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *pl
         int64_t left = place->numel - f->first;
         f->count = left < BUFFER ? left : BUFFER;
         if (stored)
-            SL_TRY(f->stored->read(f->stored->ctx, f->param->name, f->first, f->count, f->buffer));
+            SL_TRY(read_stored(f));
         else
             sl_par_for((f->count + PIECE - 1) / PIECE, w->device->threads, fill_piece, f);
         for (int s = 0; s < slab_count; s++)
@@ -69,7 +89,7 @@ static sl_err init_tensors(struct sl_worker *w, struct tensors tensors, uint64_t
         const struct sl_param *param = &tensors.table[tensors.list[i].param];
         fill.param = param;
         fill.init = &param->init;
-        fill.stream = sl_rng_stream(param->name);
+        fill.stream = sl_rng_stream(param->part_of ? param->part_of->name : param->name);
         err = init_tensor(w, &tensors.list[i], &fill, slabs, slab_count);
     }
     free(fill.buffer);

@@ -1,6 +1,8 @@
 /* The tensors of a run, and one worker as a store. */
 #include "run/store.h"
 
+#include "run/part.h"
+
 #include "plan/bytes.h"
 
 #include <stdio.h>
@@ -177,7 +179,7 @@ struct sl_ckpt_store sl_run_train_store(struct sl_train *train) {
         *train->tensors =
             sl_run_tensors_build(&train->arena, &train->config, worker_has, train->worker);
     }
-    return (struct sl_ckpt_store){
+    struct sl_ckpt_store store = {
         .entries = train->tensors->entries,
         .count = train->tensors->count,
         .is_root = true,
@@ -188,6 +190,8 @@ struct sl_ckpt_store sl_run_train_store(struct sl_train *train) {
         .at_rest = at_rest,
         .attach = attach,
     };
+    return sl_run_store_join(&train->arena, train->config.graph, train->tensors->ids, &store,
+                             &train->joined);
 }
 
 struct sl_ckpt_place sl_run_train_place(const struct sl_train *train) {

@@ -113,7 +113,7 @@ sl_err sl_run_train_loss_terms(struct sl_train *train, const struct sl_feed *fee
     for (int i = 0; i < p->losses.count; i++) {
         int index = p->losses.at[i].index;
         SL_TRY(sl_run_worker_get(train->worker, feed->slot, &p->losses.at[i], &value));
-        if (train->counts[index] > 0)
+        if (train->counts[index] > 0 && !train->config.graph->losses.at[index].echo)
             terms[index] = train->config.graph->losses.at[index].weight * (double)value *
                            share[index] / train->counts[index];
     }

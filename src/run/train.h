@@ -95,6 +95,7 @@ struct sl_train {
     double *counts;                 /* [losses] items that count in this batch */
     struct sl_scale_state scale;    /* of the loss, in the current step */
     struct sl_run_tensors *tensors; /* run/store.h; NULL: not listed yet */
+    struct sl_joined *joined;       /* run/part.h; NULL: no tensor is in parts, or not joined yet */
     struct sl_ckpt_copy *copy;      /* a step waits for it before it writes; NULL: none */
 };
 

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Tensor parallelism from the command line: transports, checkpoints between layouts, refusals.
+set -euo pipefail
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+fail() {
+    echo "tensor_parallel: $*" >&2
+    exit 1
+}
+train() { "$SLUICE" train gpt-nano --set L=2,T=16,P=16,C=48,H=4 --batch 8 --micro 4 --quiet "$@"; }
+same() { "$SLUICE" compare "$1" "$2" >out || fail "$1 and $2: $(cat out)"; }
+refused() { # MESSAGE OPTIONS
+    local message=$1
+    shift
+    if train --steps 1 "$@" 2>why >/dev/null; then fail "accepted: $*"; fi
+    grep -q -- "$message" why || fail "'$message' is not in: $(cat why)"
+}
+
+train --tp 2 --steps 6 --out one
+# transports and layouts
+train --tp 2 --stages 2 --steps 6 --eval-every 2 --out threads
+same one threads
+"$SLUICE" launch -n 4 -- train gpt-nano --set L=2,T=16,P=16,C=48,H=4 --batch 8 --micro 4 --quiet --tp 2 --stages 2 --steps 6 --out tcp
+same one tcp
+"$SLUICE" launch -n 3 -- train gpt-nano --set L=2,T=16,P=16,C=48,H=4 --batch 8 --micro 4 --quiet --tp 2 --stages 2 --steps 6 --out uneven
+same one uneven
+
+# a run continues on any layout with its shards
+train --tp 2 --stages 2 --schedule zb-h1 --steps 2 --out moved
+"$SLUICE" train --resume --out moved --schedule 1f1b --stages 1 --steps 4 --quiet
+"$SLUICE" train --resume --out moved --stages 3 --steps 6 --quiet
+same one moved
+grep -q '^stage s0 .* shards 2 ' moved/plan.plan || fail "plan.plan has no shards"
+# initial values do not depend on the shards; weights of any run load with any number of them
+for t in 1 2 4; do
+    train --tp "$t" --optimizer sgd --lr 0 --steps 1 --out "start$t"
+    train --tp "$t" --optimizer sgd --lr 0 --steps 1 --init one --out "load$t"
+    [ "$t" = 1 ] || same start1 "start$t"
+    [ "$t" = 1 ] || same load1 "load$t"
+done
+if "$SLUICE" train --resume --out moved --tp 4 --steps 8 --quiet 2>why; then fail "another tp"; fi
+grep -q -- '--tp was 2 and is 4' why || fail "another tp: $(cat why)"
+"$SLUICE" eval one --quiet >/dev/null || fail "eval"
+
+# a plan with shards runs, and needs no --tp
+train --plan moved/plan.plan --steps 6 --out planned
+same one planned
+
+refused 'no part of model' --tp 7
+refused 'from 1 to 8' --tp 9
+refused 'shards exchange fp32 tensors only' --tp 2 --dtype bf16
+refused 'leave out .*audit.* or ' --tp 2 --audit 3
+refused 'the stages of the plan have 2 shards' --plan moved/plan.plan --tp 4
+sed 's/ shards 2 / shards 2 zero1 /' moved/plan.plan >zero.plan
+refused 'sharded optimizer state' --plan zero.plan
+sed '0,/ shards 2 /s// shards 4 /' moved/plan.plan >mixed.plan
+refused 'has 4 shards and stage' --plan mixed.plan
