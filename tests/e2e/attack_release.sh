@@ -81,7 +81,7 @@ grep -q "does not have the key of this job" err1 || fail "rank 1 does not say wh
 # 3. A listener and a reflector in the place of rank 0 learn nothing to connect with; the rank does not accept them.
 for mode in listen reflect; do
     ports
-    attack $mode 127.0.0.1 "$port" 5 >told &
+    "${attack[@]}" $mode 127.0.0.1 "$port" 5 >told &
     pid=$!
     ready told
     rc=0
