@@ -319,7 +319,7 @@ static sl_err run_some(struct sl_session *s, int64_t count) {
 /* The next decision, the same on all ranks: a signal to any rank stops all; rank 0 decides when to
  * save. */
 struct turn {
-    bool stop, save;
+    bool stop, save, bad_data;
     int64_t steps; /* of the next run(); 0: the data of the next step cannot be read */
 };
 
@@ -327,6 +327,7 @@ static sl_err agree_on_turn(struct sl_session *s, struct turn *turn) {
     *turn = (struct turn){.stop = (s->config->stop && *s->config->stop) || s->result->early,
                           .save = is_save_due(s),
                           .steps = readable_steps(s)};
+    turn->bad_data = s->data_err != SL_OK; /* only rank 0 has looked */
     return share(s, turn, sizeof *turn);
 }
 
@@ -350,7 +351,7 @@ static sl_err run_steps(struct sl_session *s, int64_t steps) {
         if (turn.save && !turn.stop)
             SL_TRY(save(s, false));
     }
-    bool goes_on = step_of(s) < s->train->steps && !turn.stop && s->data_err == SL_OK;
+    bool goes_on = step_of(s) < s->train->steps && !turn.stop && !turn.bad_data;
     return goes_on ? SL_OK : conclude(s);
 }
 
