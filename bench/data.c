@@ -56,16 +56,16 @@ static sl_err time_encode(const char *text, size_t length, const char *tokenizer
     struct sl_tokenizer *t;
     struct sl_tokens ids = {0};
     int64_t start = sl_clock_ns();
-    SL_TRY(check(sl_data_tokenizer_open(tokenizer, &t)));
-    printf("%-24s opened in %.1f ms, holds %lld bytes\n", sl_data_tokenizer_name(t),
-           (double)(sl_clock_ns() - start) / 1e6, (long long)sl_data_tokenizer_bytes(t));
+    SL_TRY(check(sl_tokenizer_open(tokenizer, &t)));
+    printf("%-24s opened in %.1f ms, holds %lld bytes\n", sl_tokenizer_name(t),
+           (double)(sl_clock_ns() - start) / 1e6, (long long)sl_tokenizer_bytes(t));
     start = sl_clock_ns();
-    sl_data_tokenizer_encode(t, text, length, true, &ids);
+    sl_tokenizer_encode(t, text, length, true, &ids);
     double seconds = (double)(sl_clock_ns() - start) / 1e9;
     result("encode-1-thread", (double)length / seconds / 1e6, "MB/s");
     result("bytes-per-token", (double)length / (double)ids.count, "bytes");
     free(ids.at);
-    sl_data_tokenizer_close(t);
+    sl_tokenizer_close(t);
     return SL_OK;
 }
 

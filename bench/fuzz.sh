@@ -13,7 +13,7 @@ cd "$SRC_DIR"
 # target | the reader's own files
 readers() {
     cat <<'TABLE'
-bpe|src/data/bpe_read.c src/data/tokenizer.c
+bpe|src/tokenizer/bpe_read.c src/tokenizer/tokenizer.c
 ckpt_manifest|src/ckpt/manifest.c
 cost|src/cost/cost_text.c
 csv|src/data/kind_csv.c

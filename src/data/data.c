@@ -140,7 +140,7 @@ int64_t sl_data_bytes(const struct sl_data *data) {
     int64_t bytes = (int64_t)sizeof *data + data->arena.used_bytes + data->own_bytes;
     for (int i = 0; i < data->blob_count; i++)
         bytes += sl_data_blob_bytes(&data->blob[i]);
-    return bytes + (data->tokenizer ? sl_data_tokenizer_bytes(data->tokenizer) : 0);
+    return bytes + (data->tokenizer ? sl_tokenizer_bytes(data->tokenizer) : 0);
 }
 
 uint64_t sl_data_fingerprint(const struct sl_data *data) {
@@ -153,7 +153,7 @@ uint64_t sl_data_fingerprint(const struct sl_data *data) {
     if (data->seq)
         SL_PUSH(&words, (uint64_t)data->seq->length << 1 | (uint64_t)data->seq->masked);
     if (data->tokenizer)
-        SL_PUSH(&words, (uint64_t)sl_data_tokenizer_vocab(data->tokenizer));
+        SL_PUSH(&words, (uint64_t)sl_tokenizer_vocab(data->tokenizer));
     for (int i = 0; i < data->blob_count; i++)
         SL_PUSH(&words, data->blob[i].print);
     if (data->print)
@@ -186,7 +186,7 @@ void sl_data_describe(const struct sl_data *data, struct sl_text *text) {
     if (bytes)
         sl_text_printf(text, " (%s)", sl_human_bytes(bytes, size));
     if (data->tokenizer)
-        sl_text_printf(text, ", %s", sl_data_tokenizer_name(data->tokenizer));
+        sl_text_printf(text, ", %s", sl_tokenizer_name(data->tokenizer));
     if (data->seq)
         sl_text_printf(text, ", windows of %lld, %s", (long long)data->seq->length,
                        data->seq->masked ? "masked tokens" : "next token");
@@ -213,7 +213,7 @@ void sl_data_write_json(const struct sl_data *data, struct sl_json_out *json) {
     sl_text_free(&print);
     sl_json_put_string(json, "fingerprint", hash);
     if (data->tokenizer)
-        sl_json_put_string(json, "tokenizer", sl_data_tokenizer_name(data->tokenizer));
+        sl_json_put_string(json, "tokenizer", sl_tokenizer_name(data->tokenizer));
     data->kind->describe(data, json);
     sl_json_close(json, '}');
 }

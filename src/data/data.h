@@ -12,7 +12,7 @@
 #define SL_DATA_DATA_H
 
 #include "base/json.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 enum { SL_DATA_RANK = 6, SL_DATA_IGNORE = -100 };
 

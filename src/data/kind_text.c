@@ -26,7 +26,7 @@ struct packer {
 static void encode_piece(void *ctx, int64_t i) {
     struct piece *piece = (struct piece *)ctx + i;
     piece->tokens.count = 0;
-    sl_data_tokenizer_encode(piece->tokenizer, piece->text, piece->length, true, &piece->tokens);
+    sl_tokenizer_encode(piece->tokenizer, piece->text, piece->length, true, &piece->tokens);
 }
 
 static void pack(struct packer *p, const struct sl_tokens *tokens) {
@@ -47,8 +47,8 @@ static void encode_text(struct packer *p, const char *text, size_t length) {
     while (at < length) {
         int count = 0;
         for (; count < PIECES && at < length; count++) {
-            size_t end = sl_data_tokenizer_cut(
-                p->tokenizer, text, length, length - at > PIECE_BYTES ? at + PIECE_BYTES : length);
+            size_t end = sl_tokenizer_cut(p->tokenizer, text, length,
+                                          length - at > PIECE_BYTES ? at + PIECE_BYTES : length);
             pieces[count].tokenizer = p->tokenizer;
             pieces[count].text = text + at;
             pieces[count].length = end - at;
@@ -66,7 +66,7 @@ static sl_err encode_files(struct sl_data *data, const struct sl_data_spec *spec
                            struct sl_token_set *set) {
     struct packer p = {.tokenizer = data->tokenizer, .threads = spec->threads};
     sl_err err = SL_OK;
-    p.width = sl_data_tokenizer_vocab(data->tokenizer) <= 65536 ? 2 : 4;
+    p.width = sl_tokenizer_vocab(data->tokenizer) <= 65536 ? 2 : 4;
     for (int i = 0; i < data->blob_count; i++) {
         struct sl_blob *blob = &data->blob[i];
         struct sl_token_shard *shard = &set->shard[i];
@@ -112,7 +112,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     if (spec->tokenizer)
         SL_TRY(encode_files(data, spec, set));
     else if (!data->tokenizer)
-        SL_TRY(sl_data_tokenizer_open(NULL, &data->tokenizer));
+        SL_TRY(sl_tokenizer_open(NULL, &data->tokenizer));
     return sl_data_token_set_open(data, spec, set);
 }
 

@@ -232,7 +232,7 @@ static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spe
 static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     SL_TRY(bind_inputs(data, spec));
     if (spec->tokenizer)
-        SL_TRY(sl_data_tokenizer_open(spec->tokenizer, &data->tokenizer));
+        SL_TRY(sl_tokenizer_open(spec->tokenizer, &data->tokenizer));
     SL_TRY(data->kind->open(data, spec));
     SL_ASSERT(data->total > 0);
     return split_samples(data, spec);
@@ -290,7 +290,7 @@ void sl_data_close(struct sl_data *data) {
         data->kind->close(data);
     for (int i = 0; i < data->blob_count; i++)
         sl_data_blob_close(&data->blob[i]);
-    sl_data_tokenizer_close(data->tokenizer);
+    sl_tokenizer_close(data->tokenizer);
     sl_arena_free(&data->arena);
     free(data);
 }

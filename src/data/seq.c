@@ -37,11 +37,11 @@ static int64_t choose_mask_token(const struct sl_data *data, const struct sl_dat
     if (spec->mask_token)
         return spec->mask_token;
     for (int i = 0; data->tokenizer && i < SL_COUNT(names); i++) {
-        int32_t id = sl_data_tokenizer_find(data->tokenizer, sl_str(names[i]));
+        int32_t id = sl_tokenizer_find(data->tokenizer, sl_str(names[i]));
         if (id >= 0)
             return id;
     }
-    int64_t vocab = data->tokenizer ? sl_data_tokenizer_vocab(data->tokenizer) : below;
+    int64_t vocab = data->tokenizer ? sl_tokenizer_vocab(data->tokenizer) : below;
     return vocab < below ? vocab : 0;
 }
 
@@ -61,7 +61,7 @@ sl_err sl_data_seq_open(const struct sl_data *data, const struct sl_data_spec *s
         .length = tokens->numel,
         .masked = masked,
         .mask_token = (int32_t)mask_token,
-        .draw_below = data->tokenizer ? sl_data_tokenizer_vocab(data->tokenizer) : below,
+        .draw_below = data->tokenizer ? sl_tokenizer_vocab(data->tokenizer) : below,
         .seed = data->seed,
     };
     if (seq->draw_below > below)

@@ -2,8 +2,8 @@
 #ifndef SL_JOB_SAMPLE_H
 #define SL_JOB_SAMPLE_H
 
-#include "data/tokenizer.h"
 #include "job/work.h"
+#include "tokenizer/tokenizer.h"
 
 struct sl_job_sample_options {
     double temperature; /* 0: always the most probable token */

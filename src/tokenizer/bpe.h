@@ -1,10 +1,10 @@
 /* The tables of a tokenizer: flat arrays with offsets and two hash tables of 4-byte slots. A
  * tokenizer takes less memory than its files. Private to tokenizer.c and bpe_*.c. */
-#ifndef SL_DATA_BPE_H
-#define SL_DATA_BPE_H
+#ifndef SL_TOKENIZER_BPE_H
+#define SL_TOKENIZER_BPE_H
 
-#include "data/pretok.h"
-#include "data/tokenizer.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
 
 struct sl_bpe_token {
     uint32_t start, length; /* in pool; length 0: no such token */
@@ -39,19 +39,21 @@ struct sl_tokenizer {
     int32_t byte_id[256];
 };
 
-/* Fill a tokenizer from its files (bpe_read.c). The tables are freed by sl_data_tokenizer_close. */
-SL_MUST_CHECK sl_err sl_data_bpe_read(struct sl_tokenizer *tokenizer, const char *name,
-                                      struct sl_str vocab, struct sl_str merges);
+/* Fill a tokenizer from its files (bpe_read.c). The tables are freed by sl_tokenizer_close. */
+SL_MUST_CHECK sl_err sl_tokenizer_bpe_read(struct sl_tokenizer *tokenizer, const char *name,
+                                           struct sl_str vocab, struct sl_str merges);
 
 /* Write the bytes of a token into `out`, never more than its text has; returns the number.
  * escapes: resolve JSON escapes. mapped: characters represent bytes; others are copied. */
-size_t sl_data_bpe_decode(struct sl_str raw, bool escapes, bool mapped, char *out);
+size_t sl_tokenizer_bpe_decode(struct sl_str raw, bool escapes, bool mapped, char *out);
 
 /* The index (rank) of the merge of two tokens, or -1. */
-int64_t sl_data_bpe_find_merge(const struct sl_tokenizer *tokenizer, int32_t left, int32_t right);
+int64_t sl_tokenizer_bpe_find_merge(const struct sl_tokenizer *tokenizer, int32_t left,
+                                    int32_t right);
 
 /* Build the hash tables after token and merge are complete. A duplicate pair is an error. */
-void sl_data_bpe_index_tokens(struct sl_tokenizer *tokenizer);
-SL_MUST_CHECK sl_err sl_data_bpe_index_merges(struct sl_tokenizer *tokenizer, const char *name);
+void sl_tokenizer_bpe_index_tokens(struct sl_tokenizer *tokenizer);
+SL_MUST_CHECK sl_err sl_tokenizer_bpe_index_merges(struct sl_tokenizer *tokenizer,
+                                                   const char *name);
 
 #endif

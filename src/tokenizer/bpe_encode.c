@@ -6,7 +6,7 @@
  */
 #include "base/map.h"
 #include "base/vec.h"
-#include "data/bpe.h"
+#include "tokenizer/bpe.h"
 
 enum {
     SHORT_WORD = 64,
@@ -32,7 +32,7 @@ struct encoder {
 };
 
 static int64_t rank_of(const struct sl_tokenizer *t, int32_t left, int32_t right) {
-    int64_t rank = sl_data_bpe_find_merge(t, left, right);
+    int64_t rank = sl_tokenizer_bpe_find_merge(t, left, right);
     return rank < 0 ? none : rank;
 }
 
@@ -163,7 +163,7 @@ static void encode_word(struct encoder *e, const char *word, size_t length) {
         }
     }
     if (e->t->whole_words) {
-        id[0] = sl_data_tokenizer_find(e->t, (struct sl_str){word, length});
+        id[0] = sl_tokenizer_find(e->t, (struct sl_str){word, length});
         if (id[0] >= 0) {
             put_ids(e, id, 1);
             return;
@@ -185,7 +185,7 @@ static void encode_word(struct encoder *e, const char *word, size_t length) {
 
 static void encode_words(struct encoder *e, const char *text, size_t length) {
     while (length) {
-        size_t word = sl_data_pretok_word(e->t->rule, text, length);
+        size_t word = sl_tokenizer_pretok_word(e->t->rule, text, length);
         word = word < WORD_MAX ? word : WORD_MAX;
         encode_word(e, text, word);
         text += word;
@@ -210,7 +210,7 @@ static int32_t special_at(const struct sl_tokenizer *t, const char *text, size_t
     int32_t best = -1;
     size_t best_length = 0;
     for (int i = 0; i < t->special_count; i++) {
-        struct sl_str name = sl_data_tokenizer_decode(t, t->special[i]);
+        struct sl_str name = sl_tokenizer_piece(t, t->special[i]);
         if (name.length > best_length && name.length <= length &&
             memcmp(name.at, text, name.length) == 0) {
             best = t->special[i];
@@ -224,7 +224,7 @@ static void encode_special(struct encoder *e, const char *text, size_t length) {
     bool starts[256] = {false};
     size_t from = 0, at = 0;
     for (int i = 0; i < e->t->special_count; i++)
-        starts[(unsigned char)sl_data_tokenizer_decode(e->t, e->t->special[i]).at[0]] = true;
+        starts[(unsigned char)sl_tokenizer_piece(e->t, e->t->special[i]).at[0]] = true;
     while (at < length) {
         int32_t id =
             starts[(unsigned char)text[at]] ? special_at(e->t, text + at, length - at) : -1;
@@ -234,14 +234,14 @@ static void encode_special(struct encoder *e, const char *text, size_t length) {
         }
         encode_plain(e, text + from, at - from);
         put_ids(e, &id, 1);
-        at += sl_data_tokenizer_decode(e->t, id).length;
+        at += sl_tokenizer_piece(e->t, id).length;
         from = at;
     }
     encode_plain(e, text + from, length - from);
 }
 
-void sl_data_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t length,
-                              bool special, struct sl_tokens *out) {
+void sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t length,
+                         bool special, struct sl_tokens *out) {
     struct encoder e = {.t = t, .out = out};
     if (t->bytes_only) {
         SL_VEC_RESERVE(out, length);
@@ -260,8 +260,8 @@ void sl_data_tokenizer_encode(const struct sl_tokenizer *t, const char *text, si
     free(e.cache);
 }
 
-size_t sl_data_tokenizer_cut(const struct sl_tokenizer *t, const char *text, size_t length,
-                             size_t from) {
+size_t sl_tokenizer_cut(const struct sl_tokenizer *t, const char *text, size_t length,
+                        size_t from) {
     if (t->bytes_only)
         return from < length ? from : length;
     if (t->rule == SL_PRETOK_NONE || t->special_blank || t->prefix_space)

@@ -1,8 +1,8 @@
 /* Tokenizers: opening, lookup of tokens and merges. bpe_read.c parses, bpe_encode.c encodes. */
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include "base/map.h"
-#include "data/bpe.h"
+#include "tokenizer/bpe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static uint32_t *new_table(int64_t room) {
     return table;
 }
 
-void sl_data_bpe_index_tokens(struct sl_tokenizer *t) {
+void sl_tokenizer_bpe_index_tokens(struct sl_tokenizer *t) {
     int64_t count = 0;
     for (int64_t id = 0; id < t->vocab; id++)
         count += t->token[id].length > 0;
@@ -64,7 +64,7 @@ void sl_data_bpe_index_tokens(struct sl_tokenizer *t) {
     }
 }
 
-sl_err sl_data_bpe_index_merges(struct sl_tokenizer *t, const char *name) {
+sl_err sl_tokenizer_bpe_index_merges(struct sl_tokenizer *t, const char *name) {
     t->by_pair_room = table_room(t->merge_count);
     t->by_pair = new_table(t->by_pair_room);
     for (int64_t i = 0; i < t->merge_count; i++) {
@@ -77,32 +77,32 @@ sl_err sl_data_bpe_index_merges(struct sl_tokenizer *t, const char *name) {
     return SL_OK;
 }
 
-int64_t sl_data_bpe_find_merge(const struct sl_tokenizer *t, int32_t left, int32_t right) {
+int64_t sl_tokenizer_bpe_find_merge(const struct sl_tokenizer *t, int32_t left, int32_t right) {
     return (int64_t)t->by_pair[pair_slot(t, left, right)] - 1;
 }
 
-int32_t sl_data_tokenizer_find(const struct sl_tokenizer *t, struct sl_str bytes) {
+int32_t sl_tokenizer_find(const struct sl_tokenizer *t, struct sl_str bytes) {
     if (t->bytes_only)
         return bytes.length == 1 ? (int32_t)(unsigned char)bytes.at[0] : -1;
     return bytes.length ? (int32_t)t->by_bytes[bytes_slot(t, bytes)] - 1 : -1;
 }
 
-struct sl_str sl_data_tokenizer_decode(const struct sl_tokenizer *t, int32_t id) {
+struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, int32_t id) {
     if (id < 0 || id >= t->vocab)
         return SL_STR("");
     return token_bytes(t, id);
 }
 
-int64_t sl_data_tokenizer_vocab(const struct sl_tokenizer *t) { return t->vocab; }
-const char *sl_data_tokenizer_name(const struct sl_tokenizer *t) { return t->name; }
+int64_t sl_tokenizer_vocab(const struct sl_tokenizer *t) { return t->vocab; }
+const char *sl_tokenizer_name(const struct sl_tokenizer *t) { return t->name; }
 
-int64_t sl_data_tokenizer_bytes(const struct sl_tokenizer *t) {
+int64_t sl_tokenizer_bytes(const struct sl_tokenizer *t) {
     return (int64_t)sizeof *t + t->vocab * (int64_t)sizeof *t->token + t->pool_bytes +
            t->merge_count * (int64_t)sizeof *t->merge + 4 * (t->by_bytes_room + t->by_pair_room) +
            t->special_count * (int64_t)sizeof *t->special;
 }
 
-void sl_data_tokenizer_close(struct sl_tokenizer *t) {
+void sl_tokenizer_close(struct sl_tokenizer *t) {
     if (!t)
         return;
     free(t->token);
@@ -134,12 +134,12 @@ static struct sl_tokenizer *open_bytes(void) {
     return t;
 }
 
-sl_err sl_data_tokenizer_read(const char *name, struct sl_str vocab, struct sl_str merges,
-                              struct sl_tokenizer **out) {
+sl_err sl_tokenizer_read(const char *name, struct sl_str vocab, struct sl_str merges,
+                         struct sl_tokenizer **out) {
     struct sl_tokenizer *t = new_tokenizer();
-    sl_err err = sl_data_bpe_read(t, name, vocab, merges);
+    sl_err err = sl_tokenizer_bpe_read(t, name, vocab, merges);
     if (err != SL_OK) {
-        sl_data_tokenizer_close(t);
+        sl_tokenizer_close(t);
         return err;
     }
     snprintf(t->name, sizeof t->name, "bpe %lld", (long long)t->vocab);
@@ -177,7 +177,7 @@ static sl_err find_files(const char *path, struct sl_text *vocab, struct sl_text
     return SL_OK;
 }
 
-sl_err sl_data_tokenizer_open(const char *path, struct sl_tokenizer **out) {
+sl_err sl_tokenizer_open(const char *path, struct sl_tokenizer **out) {
     if (!path) {
         *out = open_bytes();
         return SL_OK;
@@ -190,8 +190,8 @@ sl_err sl_data_tokenizer_open(const char *path, struct sl_tokenizer **out) {
     SL_TRY_OUT(sl_file_read(vocab.at, file_limit_bytes, &text[0], &length[0]));
     if (merges.length)
         SL_TRY_OUT(sl_file_read(merges.at, file_limit_bytes, &text[1], &length[1]));
-    SL_TRY_OUT(sl_data_tokenizer_read(vocab.at, (struct sl_str){text[0], length[0]},
-                                      (struct sl_str){text[1], length[1]}, out));
+    SL_TRY_OUT(sl_tokenizer_read(vocab.at, (struct sl_str){text[0], length[0]},
+                                 (struct sl_str){text[1], length[1]}, out));
 out:
     free(text[0]);
     free(text[1]);

@@ -1,8 +1,8 @@
 /* Byte-level BPE against the `tokenizers` package (tests/fixtures/make_bpe.py); decoding restores
  * the text; damaged files are refused with a reason. */
 #include "base/vec.h"
-#include "data/pretok.h"
 #include "support/data_files.h"
+#include "tokenizer/pretok.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static void decode_all(const struct sl_tokenizer *t, const struct sl_tokens *ids
     out->length = 0;
     sl_text_put(out, "");
     for (int64_t i = 0; i < ids->count; i++) {
-        struct sl_str bytes = sl_data_tokenizer_decode(t, ids->at[i]);
+        struct sl_str bytes = sl_tokenizer_piece(t, ids->at[i]);
         sl_text_put_bytes(out, bytes.at, bytes.length);
     }
 }
@@ -46,7 +46,7 @@ static void check_case(const struct sl_tokenizer *t, struct sl_json_in *json,
     SL_TEST_OK(sl_json_take_string(json, arena, &text));
     SL_TEST_OK(sl_json_take(json, SL_JSON_KEY));
     SL_TEST_OK(sl_json_take(json, SL_JSON_ARRAY));
-    sl_data_tokenizer_encode(t, text, strlen(text), true, &ids);
+    sl_tokenizer_encode(t, text, strlen(text), true, &ids);
     for (int64_t i = 0;; i++) {
         SL_TEST_OK(sl_json_next(json));
         if (json->event == SL_JSON_ARRAY_END) {
@@ -74,7 +74,7 @@ static void check_cases(const char *tokenizer, const char *cases, bool prefix) {
     size_t length;
     int count = 0;
     char *text = slurp(fixture(cases), &length);
-    SL_TEST_OK(sl_data_tokenizer_open(fixture(tokenizer), &t));
+    SL_TEST_OK(sl_tokenizer_open(fixture(tokenizer), &t));
     sl_json_read(&json, cases, text, length);
     SL_TEST_OK(sl_json_take(&json, SL_JSON_ARRAY));
     for (;; count++) {
@@ -85,7 +85,7 @@ static void check_cases(const char *tokenizer, const char *cases, bool prefix) {
     }
     assert_true(count > 100);
     printf("count: %d texts of %s\n", count, cases);
-    sl_data_tokenizer_close(t);
+    sl_tokenizer_close(t);
     sl_arena_free(&arena);
     free(text);
 }
@@ -112,21 +112,21 @@ static void test_vocab_and_merges(void **state) {
         "The gate opens; they've said it's 12345 metres. Höhe 水門 \r\n\r\n x";
     struct sl_tokenizer *a, *b;
     struct sl_tokens ids_a = {0}, ids_b = {0};
-    SL_TEST_OK(sl_data_tokenizer_open(fixture("tokenizer-gpt2.json"), &a));
-    SL_TEST_OK(sl_data_tokenizer_open(fixture("gpt2-vocab.json"), &b));
-    sl_data_tokenizer_encode(a, text, strlen(text), true, &ids_a);
-    sl_data_tokenizer_encode(b, text, strlen(text), true, &ids_b);
-    assert_int_equal(sl_data_tokenizer_vocab(a), sl_data_tokenizer_vocab(b));
+    SL_TEST_OK(sl_tokenizer_open(fixture("tokenizer-gpt2.json"), &a));
+    SL_TEST_OK(sl_tokenizer_open(fixture("gpt2-vocab.json"), &b));
+    sl_tokenizer_encode(a, text, strlen(text), true, &ids_a);
+    sl_tokenizer_encode(b, text, strlen(text), true, &ids_b);
+    assert_int_equal(sl_tokenizer_vocab(a), sl_tokenizer_vocab(b));
     assert_int_equal(ids_a.count, ids_b.count);
     assert_memory_equal(ids_a.at, ids_b.at, sizeof *ids_a.at * (size_t)ids_a.count);
-    assert_int_equal(sl_data_tokenizer_find(a, SL_STR("<|endoftext|>")), 0);
-    assert_int_equal(sl_data_tokenizer_find(a, SL_STR("no such token")), -1);
-    assert_int_equal(sl_data_tokenizer_decode(a, -1).length, 0);
-    assert_int_equal(sl_data_tokenizer_decode(a, 1 << 20).length, 0);
+    assert_int_equal(sl_tokenizer_find(a, SL_STR("<|endoftext|>")), 0);
+    assert_int_equal(sl_tokenizer_find(a, SL_STR("no such token")), -1);
+    assert_int_equal(sl_tokenizer_piece(a, -1).length, 0);
+    assert_int_equal(sl_tokenizer_piece(a, 1 << 20).length, 0);
     SL_VEC_FREE(&ids_a);
     SL_VEC_FREE(&ids_b);
-    sl_data_tokenizer_close(a);
-    sl_data_tokenizer_close(b);
+    sl_tokenizer_close(a);
+    sl_tokenizer_close(b);
 }
 
 static void test_bytes(void **state) {
@@ -134,23 +134,23 @@ static void test_bytes(void **state) {
     static const char text[] = "\x00\xff\x80 a\n";
     struct sl_tokenizer *t;
     struct sl_tokens ids = {0};
-    SL_TEST_OK(sl_data_tokenizer_open(NULL, &t));
-    sl_data_tokenizer_encode(t, text, sizeof text - 1, true, &ids);
+    SL_TEST_OK(sl_tokenizer_open(NULL, &t));
+    sl_tokenizer_encode(t, text, sizeof text - 1, true, &ids);
     assert_int_equal(ids.count, sizeof text - 1);
     for (int64_t i = 0; i < ids.count; i++) {
         assert_int_equal(ids.at[i], (unsigned char)text[i]);
-        assert_memory_equal(sl_data_tokenizer_decode(t, ids.at[i]).at, &text[i], 1);
+        assert_memory_equal(sl_tokenizer_piece(t, ids.at[i]).at, &text[i], 1);
     }
     SL_VEC_FREE(&ids);
-    sl_data_tokenizer_close(t);
+    sl_tokenizer_close(t);
 }
 
-/* Random bytes: any text can be encoded, and split where sl_data_tokenizer_cut allows. */
+/* Random bytes: any text can be encoded, and split where sl_tokenizer_cut allows. */
 static void test_any_bytes(void **state) {
     (void)state;
     struct sl_tokenizer *t;
     struct sl_text back = {0};
-    SL_TEST_OK(sl_data_tokenizer_open(fixture("tokenizer-llama3.json"), &t));
+    SL_TEST_OK(sl_tokenizer_open(fixture("tokenizer-llama3.json"), &t));
     srand(5);
     for (int round = 0; round < 200; round++) {
         char text[3000];
@@ -158,10 +158,10 @@ static void test_any_bytes(void **state) {
         for (size_t i = 0; i < length; i++)
             text[i] = (char)(rand() % (round % 2 ? 256 : 128));
         struct sl_tokens whole = {0}, parts = {0};
-        sl_data_tokenizer_encode(t, text, length, false, &whole);
+        sl_tokenizer_encode(t, text, length, false, &whole);
         while (at < length) {
-            size_t end = sl_data_tokenizer_cut(t, text, length, at + 1 + (size_t)rand() % 100);
-            sl_data_tokenizer_encode(t, text + at, end - at, false, &parts);
+            size_t end = sl_tokenizer_cut(t, text, length, at + 1 + (size_t)rand() % 100);
+            sl_tokenizer_encode(t, text + at, end - at, false, &parts);
             at = end;
         }
         assert_int_equal(whole.count, parts.count);
@@ -174,7 +174,7 @@ static void test_any_bytes(void **state) {
         SL_VEC_FREE(&parts);
     }
     sl_text_free(&back);
-    sl_data_tokenizer_close(t);
+    sl_tokenizer_close(t);
 }
 
 /* The heap (long words) and the scan (short words) give the same merges for "a...a". */
@@ -187,15 +187,15 @@ static void test_long_word(void **state) {
     char *text = malloc(length);
     for (size_t i = 0; i < length; i++)
         text[i] = "water"[i % 5];
-    SL_TEST_OK(sl_data_tokenizer_open(fixture("tokenizer-gpt2.json"), &t));
-    sl_data_tokenizer_encode(t, text, length, false, &ids);
+    SL_TEST_OK(sl_tokenizer_open(fixture("tokenizer-gpt2.json"), &t));
+    sl_tokenizer_encode(t, text, length, false, &ids);
     decode_all(t, &ids, &back);
     assert_int_equal(back.length, length);
     assert_memory_equal(back.at, text, length);
     free(text);
     SL_VEC_FREE(&ids);
     sl_text_free(&back);
-    sl_data_tokenizer_close(t);
+    sl_tokenizer_close(t);
 }
 
 static void test_words(void **state) {
@@ -208,10 +208,11 @@ static void test_words(void **state) {
                  {"\n\n x", 2, 2},  {"   ", 3, 3},     {"\xff\xfe", 2, 2}, {"(hi", 1, 3}};
     for (int i = 0; i < SL_COUNT(cases); i++) {
         size_t length = strlen(cases[i].text);
-        assert_int_equal(sl_data_pretok_word(SL_PRETOK_GPT2, cases[i].text, length), cases[i].gpt2);
-        assert_int_equal(sl_data_pretok_word(SL_PRETOK_LLAMA3, cases[i].text, length),
+        assert_int_equal(sl_tokenizer_pretok_word(SL_PRETOK_GPT2, cases[i].text, length),
+                         cases[i].gpt2);
+        assert_int_equal(sl_tokenizer_pretok_word(SL_PRETOK_LLAMA3, cases[i].text, length),
                          cases[i].llama3);
-        assert_int_equal(sl_data_pretok_word(SL_PRETOK_NONE, cases[i].text, length), length);
+        assert_int_equal(sl_tokenizer_pretok_word(SL_PRETOK_NONE, cases[i].text, length), length);
     }
 }
 
@@ -227,8 +228,8 @@ static void refuse_change(const char *old, const char *fresh, const char *reason
     sl_text_put_bytes(&changed, text, (size_t)(at - text));
     sl_text_put(&changed, fresh);
     sl_text_put(&changed, at + strlen(old));
-    SL_TEST_FAILS(sl_data_tokenizer_read("t.json", (struct sl_str){changed.at, changed.length},
-                                         (struct sl_str){NULL, 0}, &t),
+    SL_TEST_FAILS(sl_tokenizer_read("t.json", (struct sl_str){changed.at, changed.length},
+                                    (struct sl_str){NULL, 0}, &t),
                   SL_ERR_INPUT, reason);
     sl_text_free(&changed);
     free(text);
@@ -260,9 +261,9 @@ static void test_every_truncation(void **state) {
         struct sl_tokenizer *t;
         char *part = malloc(cut + 1);
         memcpy(part, text, cut);
-        assert_int_equal(sl_data_tokenizer_read("t.json", (struct sl_str){part, cut},
-                                                (struct sl_str){NULL, 0}, &t),
-                         SL_ERR_INPUT);
+        assert_int_equal(
+            sl_tokenizer_read("t.json", (struct sl_str){part, cut}, (struct sl_str){NULL, 0}, &t),
+            SL_ERR_INPUT);
         free(part);
     }
     free(text);
@@ -271,12 +272,11 @@ static void test_every_truncation(void **state) {
 static void test_missing(void **state) {
     (void)state;
     struct sl_tokenizer *t;
-    SL_TEST_FAILS(sl_data_tokenizer_open("/nowhere/tokenizer.json", &t), SL_ERR_INPUT,
-                  "cannot open");
+    SL_TEST_FAILS(sl_tokenizer_open("/nowhere/tokenizer.json", &t), SL_ERR_INPUT, "cannot open");
     const char *lonely = sl_test_text("vocab.json", "{}");
-    SL_TEST_FAILS(sl_data_tokenizer_open(lonely, &t), SL_ERR_INPUT, "needs its merges");
+    SL_TEST_FAILS(sl_tokenizer_open(lonely, &t), SL_ERR_INPUT, "needs its merges");
     sl_test_text("merges.txt", "#version: 0.2\n");
-    SL_TEST_FAILS(sl_data_tokenizer_open(sl_test_folder(), &t), SL_ERR_INPUT, "0 tokens");
+    SL_TEST_FAILS(sl_tokenizer_open(sl_test_folder(), &t), SL_ERR_INPUT, "0 tokens");
     sl_test_folder_remove();
 }
 

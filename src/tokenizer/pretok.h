@@ -7,14 +7,14 @@
  *
  * Hand-written matchers: alternatives are tried in this order, each matches greedily.
  */
-#ifndef SL_DATA_PRETOK_H
-#define SL_DATA_PRETOK_H
+#ifndef SL_TOKENIZER_PRETOK_H
+#define SL_TOKENIZER_PRETOK_H
 
 #include "base/text.h"
 
 enum sl_pretok { SL_PRETOK_GPT2, SL_PRETOK_LLAMA3, SL_PRETOK_NONE };
 
 /* The length in bytes of the first word of a non-empty text. */
-size_t sl_data_pretok_word(enum sl_pretok rule, const char *text, size_t length);
+size_t sl_tokenizer_pretok_word(enum sl_pretok rule, const char *text, size_t length);
 
 #endif

@@ -1,7 +1,7 @@
 /* The word rules of GPT-2 and Llama 3. A run is a sequence of characters of one class. */
-#include "data/pretok.h"
+#include "tokenizer/pretok.h"
 
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 /* A position in the text and the class of its character; END after the last one. */
 enum { END = -1 };
@@ -15,8 +15,8 @@ static int class_at(const struct place *p, size_t at, size_t *next) {
     uint32_t code;
     if (at >= p->length)
         return END;
-    *next = at + (size_t)sl_data_utf8_read(p->text + at, p->length - at, &code);
-    return (int)sl_data_unicode_class(code);
+    *next = at + (size_t)sl_tokenizer_utf8_read(p->text + at, p->length - at, &code);
+    return (int)sl_tokenizer_unicode_class(code);
 }
 
 /* The end of the run of `class` that starts at `at`, at most `max` characters. */
@@ -106,7 +106,7 @@ static size_t llama3_word(const struct place *p) {
     return length ? length : blank(p);
 }
 
-size_t sl_data_pretok_word(enum sl_pretok rule, const char *text, size_t length) {
+size_t sl_tokenizer_pretok_word(enum sl_pretok rule, const char *text, size_t length) {
     struct place place = {text, length};
     switch (rule) {
     case SL_PRETOK_GPT2: return gpt2_word(&place);

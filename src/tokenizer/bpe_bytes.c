@@ -3,9 +3,9 @@
  * A vocabulary writes bytes as characters: printable ones as themselves, the others from U+0100
  * upwards in order (a blank is U+0120).
  */
-#include "data/bpe.h"
+#include "tokenizer/bpe.h"
 
-#include "data/unicode.h"
+#include "tokenizer/unicode.h"
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ static uint32_t json_char(const char **at, const char *end) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     uint32_t code;
     if (**at != '\\' || end - *at < 2) {
-        *at += sl_data_utf8_read(*at, (size_t)(end - *at), &code);
+        *at += sl_tokenizer_utf8_read(*at, (size_t)(end - *at), &code);
         return code;
     }
     char c = (*at)[1];
@@ -74,7 +74,7 @@ static int put_utf8(char *out, uint32_t code) {
     return n;
 }
 
-size_t sl_data_bpe_decode(struct sl_str raw, bool escapes, bool mapped, char *out) {
+size_t sl_tokenizer_bpe_decode(struct sl_str raw, bool escapes, bool mapped, char *out) {
     const char *at = raw.at, *end = raw.at + raw.length;
     size_t used = 0;
     while (at < end) {
@@ -83,7 +83,7 @@ size_t sl_data_bpe_decode(struct sl_str raw, bool escapes, bool mapped, char *ou
         if (escapes)
             code = json_char(&at, end);
         else
-            at += sl_data_utf8_read(at, (size_t)(end - at), &code);
+            at += sl_tokenizer_utf8_read(at, (size_t)(end - at), &code);
         int byte = mapped ? byte_of(code) : -1;
         if (byte >= 0)
             out[used++] = (char)byte;

@@ -4,7 +4,7 @@
  * check, then to fill tables of exactly that size. Each pass starts from a saved copy of the JSON
  * reader.
  */
-#include "data/bpe.h"
+#include "tokenizer/bpe.h"
 
 #include "base/json.h"
 
@@ -245,7 +245,7 @@ static sl_err put_token(struct sl_tokenizer *t, const struct parts *parts, int64
                         struct sl_str raw, bool mapped) {
     struct sl_bpe_token *token = &t->token[id];
     char *at = t->pool + t->pool_bytes;
-    size_t length = sl_data_bpe_decode(raw, true, mapped, at);
+    size_t length = sl_tokenizer_bpe_decode(raw, true, mapped, at);
     if (token->length) {
         bool same = token->length == length && memcmp(t->pool + token->start, at, length) == 0;
         return same ? SL_OK
@@ -285,9 +285,9 @@ static sl_err read_tokens(struct sl_tokenizer *t, struct parts *parts) {
         t->special_blank |= memchr(content.at, ' ', content.length) != NULL;
         t->special[t->special_count++] = (int32_t)id;
     }
-    sl_data_bpe_index_tokens(t);
+    sl_tokenizer_bpe_index_tokens(t);
     for (int byte = 0; byte < 256; byte++) {
-        t->byte_id[byte] = sl_data_tokenizer_find(t, (struct sl_str){&(char){(char)byte}, 1});
+        t->byte_id[byte] = sl_tokenizer_find(t, (struct sl_str){&(char){(char)byte}, 1});
         if (t->byte_id[byte] < 0)
             return sl_fail(SL_ERR_INPUT,
                            "%s: byte 0x%02x has no token: not the vocabulary of a byte-level BPE",
@@ -300,12 +300,12 @@ static sl_err read_tokens(struct sl_tokenizer *t, struct parts *parts) {
 
 static sl_err put_merge(struct sl_tokenizer *t, struct parts *parts, struct sl_str left,
                         struct sl_str right, bool escapes) {
-    size_t a = sl_data_bpe_decode(left, escapes, true, parts->scratch);
-    size_t b = sl_data_bpe_decode(right, escapes, true, parts->scratch + a);
+    size_t a = sl_tokenizer_bpe_decode(left, escapes, true, parts->scratch);
+    size_t b = sl_tokenizer_bpe_decode(right, escapes, true, parts->scratch + a);
     struct sl_bpe_merge merge = {
-        .left = sl_data_tokenizer_find(t, (struct sl_str){parts->scratch, a}),
-        .right = sl_data_tokenizer_find(t, (struct sl_str){parts->scratch + a, b}),
-        .to = sl_data_tokenizer_find(t, (struct sl_str){parts->scratch, a + b}),
+        .left = sl_tokenizer_find(t, (struct sl_str){parts->scratch, a}),
+        .right = sl_tokenizer_find(t, (struct sl_str){parts->scratch + a, b}),
+        .to = sl_tokenizer_find(t, (struct sl_str){parts->scratch, a + b}),
     };
     if (merge.left < 0 || merge.right < 0 || merge.to < 0)
         return sl_fail(
@@ -403,8 +403,8 @@ static sl_err read_text_merges(struct sl_tokenizer *t, struct parts *parts, stru
     return SL_OK;
 }
 
-sl_err sl_data_bpe_read(struct sl_tokenizer *t, const char *name, struct sl_str vocab,
-                        struct sl_str merges) {
+sl_err sl_tokenizer_bpe_read(struct sl_tokenizer *t, const char *name, struct sl_str vocab,
+                             struct sl_str merges) {
     struct parts parts = {.name = name};
     struct sl_json_in json;
     sl_err err = SL_OK;
@@ -423,7 +423,7 @@ sl_err sl_data_bpe_read(struct sl_tokenizer *t, const char *name, struct sl_str 
     parts.scratch =
         sl_realloc(NULL, 4 + (merges.length > vocab.length ? merges.length : vocab.length));
     SL_TRY_OUT(merges.at ? read_text_merges(t, &parts, merges) : read_json_merges(t, &parts));
-    SL_TRY_OUT(sl_data_bpe_index_merges(t, name));
+    SL_TRY_OUT(sl_tokenizer_bpe_index_merges(t, name));
 out:
     free(parts.scratch);
     return err;
