@@ -81,12 +81,12 @@ static sl_err find_head(struct sl_hf_config *c, const struct sl_hf_arch *arch,
                         const struct sl_hf_head **out) {
     const char *name =
         sl_hf_count(c, "architectures") == 1 ? sl_hf_text(c, "architectures.0", "") : NULL;
-    struct sl_text list = {0};
-    for (*out = arch->heads; (*out)->name; ++*out) {
+    for (*out = arch->heads; (*out)->name; ++*out)
         if (name && strcmp((*out)->name, name) == 0)
             return SL_OK;
-        sl_text_printf(&list, "%s%s", list.length ? ", " : "", (*out)->name);
-    }
+    struct sl_text list = {0};
+    for (const struct sl_hf_head *head = arch->heads; head->name; head++)
+        sl_text_printf(&list, "%s%s", list.length ? ", " : "", head->name);
     sl_err err = sl_fail(
         SL_ERR_REFUSED, "%s: 'architectures' %s%.80s; of %s these are implemented: %s", c->file,
         name ? "names " : "does not name one class", name ? name : "", arch->model_type, list.at);
