@@ -1,8 +1,11 @@
-/* sluice export: write a plan in the format of another system. */
+/* sluice export: write a plan, or the weights of a run, in the format of another system. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "job/export.h"
+#include "job/export_weights.h"
+
+#include <string.h>
 
 static sl_err print_json(const char *target, const char *exported) {
     struct sl_text text = {0};
@@ -22,7 +25,7 @@ static sl_err write_text(const struct sl_args *args, struct sl_job_export_reques
     const char *path = sl_args_text(args, "-o", "-");
     if (!request->target)
         return sl_fail(SL_ERR_USAGE,
-                       "export: --to automodel, csv, dot, json, megatron or torchtitan");
+                       "export: --to automodel, csv, dot, hf, json, megatron or torchtitan");
     SL_TRY(sl_args_int(args, "--batch", 1, INT64_MAX >> 16, &request->batch));
     SL_TRY(sl_job_export(request, text));
     if (!sl_args_has(args, "--json"))
@@ -34,12 +37,70 @@ static sl_err write_text(const struct sl_args *args, struct sl_job_export_reques
     return print_json(request->target, text->at);
 }
 
+/* ---- weights ---- */
+
+static const struct {
+    const char *name;
+    enum sl_st_dtype dtype;
+} dtypes[] = {{"fp32", SL_ST_F32}, {"bf16", SL_ST_BF16}, {"fp16", SL_ST_F16}};
+
+static sl_err parse_dtype(const char *name, enum sl_st_dtype *out) {
+    for (int i = 0; i < SL_COUNT(dtypes); i++)
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *out = dtypes[i].dtype;
+            return SL_OK;
+        }
+    return sl_fail(SL_ERR_USAGE, "--dtype: expected fp32, bf16 or fp16, found '%s'", name);
+}
+
+static sl_err export_weights(const struct sl_args *args, const struct sl_job_weights_target *row) {
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    struct sl_job_export_weights request = {
+        .from = args->positional[0],
+        .to = args->positional_count > 1 ? args->positional[1] : sl_args_text(args, "-o", NULL),
+        .source = sl_args_text(args, "--source", NULL),
+        .model_dirs = sl_cli_model_dirs(args, &arena),
+    };
+    const char *shard = sl_args_text(args, "--shard-size", "5GB");
+    sl_err err = SL_OK;
+    if (!request.to)
+        SL_TRY_OUT(sl_fail(SL_ERR_USAGE, "export: where to? 'sluice export RUN --to %s %s'",
+                           row->name, "OUT"));
+    SL_TRY_OUT(parse_dtype(sl_args_text(args, "--dtype", "fp32"), &request.dtype));
+    SL_TRY_OUT(sl_parse_bytes(shard, "--shard-size", &request.shard_bytes));
+    if (request.shard_bytes < 1)
+        SL_TRY_OUT(
+            sl_fail(SL_ERR_USAGE, "--shard-size: expected 1 byte or more, found '%s'", shard));
+    SL_TRY_OUT(row->write(&request, &text));
+    if (sl_args_has(args, "--json")) {
+        struct sl_json_out json = {.text = &text, .indent = 2};
+        text.length = 0;
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "target", row->name);
+        sl_json_put_string(&json, "written", request.to);
+        sl_json_close(&json, '}');
+        sl_text_put(&text, "\n");
+    }
+    SL_TRY_OUT(sl_cli_print(&text));
+out:
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+    return err;
+}
+
 static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
+    const char *target = sl_args_text(args, "--to", NULL);
+    const struct sl_job_weights_target *row = target ? sl_job_weights_target_find(target) : NULL;
+    if (row)
+        return export_weights(args, row);
+    if (args->positional_count > 1)
+        return sl_fail(SL_ERR_USAGE, "export: one plan at a time; -o names the output file");
     struct sl_job_export_request request = {
         .plan_file = args->positional[0],
-        .target = sl_args_text(args, "--to", NULL),
+        .target = target,
         .model = sl_args_text(args, "--model", NULL),
         .model_dirs = sl_cli_model_dirs(args, &arena),
         .sizes = sl_cli_model_sizes(args, &arena),
@@ -53,20 +114,24 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--to", "TARGET", "automodel, csv, dot, json, megatron or torchtitan", false},
-    {"-o", "FILE", "output file (default: standard output)", false},
+    {"--to", "TARGET", "automodel, csv, dot, hf, json, megatron or torchtitan", false},
+    {"-o", "FILE", "output file (default: standard output); hf: the folder", false},
     {"--model", "MODEL", "model, if the name in the plan does not find it", false},
     SL_MODEL_OPTIONS,
     {"--schedule", "S", "csv: schedule (default: the plan's)", false},
     {"--batch", "B", "csv: batch (default: the plan's)", false},
     {"--comms", NULL, "csv: include sends and receives", false},
+    {"--dtype", "T", "hf: fp32 (default), bf16 or fp16", false},
+    {"--shard-size", "BYTES", "hf: largest file of weights (default 5GB)", false},
+    {"--source", "DIR", "hf: folder with config.json and tokenizer (default: the run's)", false},
     {0},
 };
 
 const struct sl_command sl_cli_cmd_export = {
     .name = "export",
-    .synopsis = "X.plan --to TARGET [-o FILE]",
-    .brief = "write a plan for another system",
+    .synopsis = "X.plan --to TARGET [-o FILE]\n"
+                "   or: sluice export RUN|DIR --to hf OUTDIR [--dtype T] [--shard-size BYTES]",
+    .brief = "write a plan or the weights of a run for another system",
     .detail =
         "automodel    a part of a recipe of NeMo Automodel, with the modules of every stage\n"
         "csv          the schedule in the format of PyTorch's pipelining\n"
@@ -78,10 +143,15 @@ const struct sl_command sl_cli_cmd_export = {
         "automodel, megatron and torchtitan cut between layers, so make the plan with 'sluice\n"
         "plan --whole-layers'. A plan that a target cannot express is refused with the reason.\n"
         "\n"
+        "hf writes the newest weights of a run as a folder of Hugging Face: config.json and\n"
+        "tokenizer of the folder that the run started from, and the weights under their names\n"
+        "there.\n"
+        "\n"
+        "  sluice export run --to hf my-model --dtype bf16\n"
         "  sluice export gpt.plan --to megatron\n"
         "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
     .options = options,
     .min_args = 1,
-    .max_args = 1,
+    .max_args = 2,
     .run = run,
 };

@@ -15,6 +15,7 @@ extern const struct sl_command sl_cli_cmd_machine;
 extern const struct sl_command sl_cli_cmd_man;
 extern const struct sl_command sl_cli_cmd_model;
 extern const struct sl_command sl_cli_cmd_plan;
+extern const struct sl_command sl_cli_cmd_predict;
 extern const struct sl_command sl_cli_cmd_profile;
 extern const struct sl_command sl_cli_cmd_report;
 extern const struct sl_command sl_cli_cmd_sample;
@@ -41,6 +42,7 @@ const struct sl_command *const sl_cli_commands[] = {
     &sl_cli_cmd_man,
     &sl_cli_cmd_model,
     &sl_cli_cmd_plan,
+    &sl_cli_cmd_predict,
     &sl_cli_cmd_profile,
     &sl_cli_cmd_report,
     &sl_cli_cmd_sample,

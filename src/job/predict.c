@@ -7,6 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The product that gives the value, through nodes of other kinds. */
+static const struct sl_node *find_product(const struct sl_graph *graph, int value) {
+    const struct sl_value *v = sl_graph_value(graph, value);
+    while (v->kind == SL_VALUE_NODE) {
+        const struct sl_node *node = &graph->nodes.at[v->node];
+        if (node->op->layer == SL_LAYER_PRODUCT || node->in_count == 0)
+            return node->in_count ? node : NULL;
+        v = sl_graph_value(graph, node->in[0]);
+    }
+    return NULL;
+}
+
+sl_err sl_job_add_embeddings(struct sl_graph *graph) {
+    for (int64_t i = 0; i < graph->outputs.count; i++) {
+        const struct sl_node *node = find_product(graph, graph->outputs.at[i].value);
+        if (strcmp(graph->outputs.at[i].name, "logits") != 0 || !node)
+            continue;
+        return sl_graph_output(graph, "embeddings", node->in[0]);
+    }
+    return sl_fail(SL_ERR_REFUSED, "this model has no embeddings: that takes an output 'logits' "
+                                   "that a matrix product gives");
+}
+
 sl_err sl_job_predictor_open(const struct sl_job *job, const char *run,
                              const struct sl_job_host *host, struct sl_job_predictor *out) {
     *out = (struct sl_job_predictor){0};

@@ -1,4 +1,5 @@
 /* Run directories: the job of a run, and its newest weights. */
+#include "hf/folder.h"
 #include "job/model.h"
 #include "job/parts.h"
 #include "job/schedule.h"
@@ -40,7 +41,8 @@ static sl_err resolve(const struct sl_job *given, const char *run, int64_t sampl
                       struct sl_job *job) {
     struct sl_job stored;
     sl_job_init(&stored);
-    sl_err err = sl_job_read_run(&stored, run);
+    sl_err err =
+        sl_hf_is_folder(run) ? sl_job_set(&stored, "model", run) : sl_job_read_run(&stored, run);
     take_fields(job, &stored);
     sl_job_free(&stored);
     SL_TRY(err);
@@ -60,6 +62,33 @@ static sl_err read_model(const char *path, struct sl_graph **eval) {
     return err;
 }
 
+/* A folder of Hugging Face has its own tokenizer. */
+static void find_tokenizer(struct sl_job *job, const char *folder) {
+    static const char *const files[] = {"tokenizer.json", "vocab.json"};
+    struct sl_arena arena = {0};
+    for (int i = 0; !*job->tokenizer && i < SL_COUNT(files); i++)
+        if (sl_file_exists(sl_arena_printf(&arena, "%s/%s", folder, files[i])))
+            sl_job_resolve(job, "tokenizer", folder);
+    sl_arena_free(&arena);
+}
+
+static sl_err open_graph(const struct sl_job *given, const char *run,
+                         const struct sl_job_host *host, struct sl_job *job,
+                         struct sl_graph **eval) {
+    struct sl_arena arena = {0};
+    sl_err err = SL_OK;
+    if (sl_hf_is_folder(run)) {
+        find_tokenizer(job, run);
+        SL_TRY(sl_job_model_open(
+            &(struct sl_job_model_request){run, host->model_dirs, NULL, given->sizes, NULL}, NULL,
+            eval));
+        return sl_job_init_attach(*eval, run, false);
+    }
+    err = read_model(sl_arena_printf(&arena, "%s/model.model", run), eval);
+    sl_arena_free(&arena);
+    return err;
+}
+
 sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t samples,
                         struct sl_job_eval *out) {
     return sl_job_eval_open_on(given, run, samples, &(struct sl_job_host){0}, out);
@@ -67,23 +96,24 @@ sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t sam
 
 sl_err sl_job_eval_open_on(const struct sl_job *given, const char *run, int64_t samples,
                            const struct sl_job_host *host, struct sl_job_eval *out) {
-    struct sl_arena arena = {0};
     struct sl_graph *graph = NULL;
     struct sl_job job;
     sl_err err = SL_OK;
     *out = (struct sl_job_eval){0};
     sl_job_init(&job);
     SL_TRY_OUT(resolve(given, run, samples, &job));
-    SL_TRY_OUT(read_model(sl_arena_printf(&arena, "%s/model.model", run), &graph));
+    SL_TRY_OUT(open_graph(given, run, host, &job, &graph));
+    if (host->embeddings)
+        SL_TRY_OUT(sl_job_add_embeddings(graph));
     SL_TRY_OUT(
         sl_job_open(&job, &(struct sl_job_host){.graph = graph, .data = host->data}, &out->work));
     out->work.train.optim = (struct sl_optim){0};
     SL_TRY_OUT(sl_run_train_open(&out->work.train, &out->train));
-    SL_TRY_OUT(sl_run_train_load(out->train, run, true));
+    if (!sl_hf_is_folder(run))
+        SL_TRY_OUT(sl_run_train_load(out->train, run, true));
 out:
     out->work.own_graph = graph;
     sl_job_free(&job);
-    sl_arena_free(&arena);
     return err;
 }
 

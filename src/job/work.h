@@ -35,6 +35,7 @@ struct sl_job_host {
     const struct sl_data_provider *data; /* used instead of reading `data` */
     const struct sl_grad_watch *grads;   /* sees the gradients of every step */
     bool evaluates;                      /* at any time: read the evaluation graph */
+    bool embeddings;                     /* sl_job_eval_open: an output of this name */
     const struct sl_plan *plan;          /* used instead of reading `plan` */
     struct sl_comm *comm;                /* ranks; NULL: one process */
 };
@@ -98,8 +99,9 @@ double sl_job_peak_flops(const struct sl_job_work *work);
 /* Sets the fields of RUN/config.json. A pipeline without `stages` uses RUN/plan.plan. */
 SL_MUST_CHECK sl_err sl_job_read_run(struct sl_job *job, const char *run);
 
-/* The newest weights of a run, on one worker. `job`: fields that replace those of the run. `samples`
- * per micro-batch; 0: those of the run. Close `out` even after an error. */
+/* The newest weights of a run, or those of a folder of Hugging Face, on one worker. `job`: fields that
+ * replace those of the run. `samples` per micro-batch; 0: those of the run. Close `out` even after an
+ * error. */
 struct sl_job_eval {
     struct sl_job_work work;
     struct sl_train *train; /* forward passes only */
@@ -110,5 +112,18 @@ SL_MUST_CHECK sl_err sl_job_eval_open(const struct sl_job *job, const char *run,
 SL_MUST_CHECK sl_err sl_job_eval_open_on(const struct sl_job *job, const char *run, int64_t samples,
                                          const struct sl_job_host *host, struct sl_job_eval *out);
 void sl_job_eval_close(struct sl_job_eval *eval);
+
+/* eval.c: loss and accuracy over the first `samples` samples of the validation split, or all if there
+ * are fewer: also those that do not fill a micro-batch. */
+struct sl_eval_all {
+    struct sl_eval_report report;
+    int64_t available; /* samples of the split */
+};
+SL_MUST_CHECK sl_err sl_job_eval_all(const struct sl_job *job, const char *run,
+                                     const struct sl_job_host *host, int64_t samples,
+                                     struct sl_eval_all *out);
+/* predict.c: an output `embeddings`, the values that the last product before `logits` reads.
+ * SL_ERR_REFUSED: there is no such product. */
+SL_MUST_CHECK sl_err sl_job_add_embeddings(struct sl_graph *graph);
 
 #endif

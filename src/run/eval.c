@@ -79,7 +79,8 @@ sl_err sl_run_scores_count(struct sl_train *train, const struct sl_feed *feed,
     return SL_OK;
 }
 
-static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval_report *report) {
+static sl_err eval_rounds(struct sl_train *train, int64_t first, int64_t rounds,
+                          struct sl_eval_report *report, int64_t *counted, int64_t *right) {
     enum sl_worker_program program = sl_run_train_eval_program(train);
     int64_t batch = train->worker->programs[program]->samples;
     int slot = program == SL_WORKER_EVAL ? train->worker->slots : 0;
@@ -87,7 +88,7 @@ static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval
     sl_err err = SL_OK;
     sl_run_scores_open(train, &scores);
     for (int64_t r = 0; r < rounds; r++) {
-        struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, slot};
+        struct sl_feed feed = {SL_DATA_VALID, program, first + r * batch, batch, slot};
         struct sl_worker_pass pass = {.program = program, .slot = slot, .first_sample = feed.first};
         SL_TRY_OUT(sl_run_train_feed(train, &feed));
         SL_TRY_OUT(sl_run_worker_pass(train->worker, &pass));
@@ -95,8 +96,8 @@ static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval
         SL_TRY_OUT(sl_run_scores_count(train, &feed, &scores));
         report->samples += batch;
     }
-    if (scores.counted)
-        report->accuracy = (double)scores.right / (double)scores.counted;
+    *counted += scores.counted;
+    *right += scores.right;
 out:
     sl_run_scores_close(&scores);
     return err;
@@ -117,13 +118,26 @@ sl_err sl_run_eval_samples(const struct sl_train_config *config, int64_t samples
     return SL_OK;
 }
 
+sl_err sl_run_train_eval_range(struct sl_train *train, struct sl_eval_range *range,
+                               struct sl_eval_report *report) {
+    int64_t start = sl_clock_ns();
+    int64_t batch = train->worker->programs[sl_run_train_eval_program(train)]->samples;
+    SL_ASSERT(range->count % batch == 0 && range->first + range->count <= range->all);
+    report->step = train->step;
+    SL_TRY(sl_run_train_count(train, SL_DATA_VALID, 0, range->all, train->counts));
+    SL_TRY(eval_rounds(train, range->first, range->count / batch, report, &range->counted,
+                       &range->right));
+    report->accuracy = range->counted ? (double)range->right / (double)range->counted : NAN;
+    report->dur_ns += sl_clock_ns() - start;
+    return SL_OK;
+}
+
 sl_err sl_run_train_eval(struct sl_train *train, int64_t samples, struct sl_eval_report *report) {
-    int64_t start = sl_clock_ns(), all;
+    struct sl_eval_range range = {0};
+    int64_t all;
     int64_t batch = train->worker->programs[sl_run_train_eval_program(train)]->samples;
     SL_TRY(sl_run_eval_samples(&train->config, samples, batch, &all));
-    *report = (struct sl_eval_report){.step = train->step, .accuracy = NAN};
-    SL_TRY(sl_run_train_count(train, SL_DATA_VALID, 0, all, train->counts));
-    SL_TRY(eval_rounds(train, all / batch, report));
-    report->dur_ns = sl_clock_ns() - start;
-    return SL_OK;
+    *report = (struct sl_eval_report){0};
+    range.all = range.count = all;
+    return sl_run_train_eval_range(train, &range, report);
 }

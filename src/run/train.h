@@ -119,6 +119,15 @@ SL_MUST_CHECK sl_err sl_run_train_find_bad(struct sl_train *train, int64_t step,
 SL_MUST_CHECK sl_err sl_run_train_eval(struct sl_train *train, int64_t samples,
                                        struct sl_eval_report *report);
 
+/* A part of an evaluation over `all` samples: whole micro-batches. Adds to the report; `counted` and
+ * `right` carry the accuracy from part to part. */
+struct sl_eval_range {
+    int64_t all, first, count; /* samples */
+    int64_t counted, right;
+};
+SL_MUST_CHECK sl_err sl_run_train_eval_range(struct sl_train *train, struct sl_eval_range *range,
+                                             struct sl_eval_report *report);
+
 enum sl_worker_program sl_run_train_eval_program(const struct sl_train *train);
 /* A named output of the evaluation program, NULL when it has none. */
 const struct sl_program_port *sl_run_train_find_output(const struct sl_train *train,

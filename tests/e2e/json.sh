@@ -60,6 +60,8 @@ say "launch" 0 launch -n 2 --quiet -- train "${tiny[@]}" "${batch[@]}" --steps 1
 "$SLUICE" launch -n 2 --quiet -- train "${tiny[@]}" "${batch[@]}" --steps 2 --stages 2 --json --quiet >json/ranks.json
 echo "train MODEL" | tee json/ranks.shape >json/ranks.call
 say "eval RUN" 0 eval one
+say "predict RUN -o OUT" 0 predict one --samples 3 --what classes -o one.jsonl
+say "export RUN OUTDIR" 0 export "$SRC_DIR/tests/fixtures/hf/gpt2" --to hf folder
 say "sample RUN" 0 sample one --tokens 5
 say "check MODEL" 0 check "${tiny[@]}" "${batch[@]}" --steps 2 --stages 2
 say "compare RUN_A RUN_B" 0 compare one one

@@ -1,0 +1,95 @@
+/* The model of a run as its source has it: the graph of the source's config.json with the weights of
+ * the run as stored values. Attaching them checks that every tensor fits. */
+#include "job/export_weights.h"
+
+#include "hf/export.h"
+#include "hf/folder.h"
+#include "job/model.h"
+#include "job/parts.h"
+
+#include <string.h>
+
+struct origin { /* where the model of a run came from */
+    struct sl_arena arena;
+    struct sl_job job;
+    const char *folder;
+    struct sl_graph *graph;
+};
+
+/* The folder that a model text names as the place of its weights. */
+static const char *folder_of_text(struct origin *o, const struct sl_job_export_weights *r) {
+    struct sl_graph *graph = NULL;
+    const char *folder = NULL;
+    if (sl_job_model_open(
+            &(struct sl_job_model_request){o->job.model, r->model_dirs, NULL, "", NULL}, &graph,
+            NULL) == SL_OK &&
+        graph->folder && sl_hf_is_folder(graph->folder))
+        folder = sl_arena_printf(&o->arena, "%s", graph->folder);
+    sl_graph_close(graph);
+    return folder;
+}
+
+static sl_err find_folder(struct origin *o, const struct sl_job_export_weights *r) {
+    if (r->source || sl_hf_is_folder(r->from))
+        o->folder = r->source ? r->source : r->from;
+    if (sl_hf_is_folder(r->from))
+        return SL_OK;
+    SL_TRY(sl_job_read_run(&o->job, r->from));
+    if (!o->folder && sl_hf_is_folder(o->job.model))
+        o->folder = o->job.model;
+    if (!o->folder && *o->job.model)
+        o->folder = folder_of_text(o, r);
+    if (!o->folder && *o->job.init && sl_hf_is_folder(o->job.init))
+        o->folder = o->job.init;
+    if (!o->folder)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s did not start from a folder of Hugging Face that is still there (its "
+                       "model is '%s'); name a folder with the config.json of this model as "
+                       "`source`",
+                       r->from, o->job.model);
+    return SL_OK;
+}
+
+static sl_err open_origin(const struct sl_job_export_weights *r, struct origin *o) {
+    *o = (struct origin){0};
+    sl_job_init(&o->job);
+    SL_TRY(find_folder(o, r));
+    if (!sl_hf_is_folder(o->folder))
+        return sl_fail(SL_ERR_INPUT, "%s is not a folder with a config.json", o->folder);
+    SL_TRY(sl_job_model_open(
+        &(struct sl_job_model_request){o->folder, r->model_dirs, NULL, "", NULL}, &o->graph, NULL));
+    return sl_job_init_attach(o->graph, r->from, false);
+}
+
+static void close_origin(struct origin *o) {
+    sl_graph_close(o->graph);
+    sl_job_free(&o->job);
+    sl_arena_free(&o->arena);
+}
+
+static sl_err write_hf(const struct sl_job_export_weights *r, struct sl_text *summary) {
+    struct origin origin;
+    sl_err err = open_origin(r, &origin);
+    if (err == SL_OK)
+        err = sl_hf_export(&(struct sl_hf_export){.graph = origin.graph,
+                                                  .source = origin.folder,
+                                                  .tokenizer = origin.job.tokenizer,
+                                                  .to = r->to,
+                                                  .dtype = r->dtype,
+                                                  .shard_bytes = r->shard_bytes},
+                           summary);
+    close_origin(&origin);
+    return err;
+}
+
+static const struct sl_job_weights_target hf = {
+    "hf", "a folder of Hugging Face: config, tokenizer and safetensors", write_hf};
+
+const struct sl_job_weights_target *const sl_job_weights_targets[] = {&hf, NULL};
+
+const struct sl_job_weights_target *sl_job_weights_target_find(const char *name) {
+    for (int i = 0; sl_job_weights_targets[i]; i++)
+        if (strcmp(sl_job_weights_targets[i]->name, name) == 0)
+            return sl_job_weights_targets[i];
+    return NULL;
+}
