@@ -26,18 +26,11 @@ static sl_err take_stages(struct sl_job *job, const struct sl_sched *given) {
     return SL_OK;
 }
 
-static bool has_sizes(const struct sl_sched *given) {
-    for (int s = 1; s < given->plan->stage_count; s++)
-        if (given->plan->stages[s].micro_size != given->plan->stages[0].micro_size)
-            return true;
-    return false;
-}
-
 /* A batch that nobody gave becomes a multiple of the micro-batches. With several micro-batch sizes
  * it is a multiple of the file's: the sizes grow with it. */
 static sl_err take_micros(struct sl_job_work *work, const struct sl_sched *given) {
     struct sl_job *job = &work->job;
-    bool sizes = has_sizes(given);
+    bool sizes = sl_schedules_given_has_sizes(given);
     int64_t micros = 0;
     for (int s = 0; s < given->plan->stage_count; s++)
         micros = given->micros[s] > micros ? given->micros[s] : micros;
@@ -98,7 +91,7 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
             return sl_fail(SL_ERR_USAGE, "`replicas`: schedule '%s' has %d of stage %s",
                            given->name, widths[s], plan->stages[s].name);
     }
-    spec->micro_of = has_sizes(given) ? sizes : NULL;
+    spec->micro_of = sl_schedules_given_has_sizes(given) ? sizes : NULL;
     spec->width_of = widths;
     spec->workers_of = workers;
     spec->worker_count = plan->worker_count;

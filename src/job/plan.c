@@ -125,6 +125,8 @@ static sl_err build_problem(struct sl_job_planning *p) {
                                    .cost = p->cost,
                                    .optim = p->optim,
                                    .batch = r->batch ? r->batch : SL_JOB_BATCH,
+                                   .sizes = r->sizes,
+                                   .size_count = r->size_count,
                                    .memory = r->memory_bytes,
                                    .straight = r->straight,
                                    .whole_layers = r->whole_layers};

@@ -24,13 +24,15 @@ struct sl_job_plan_request {
     const char *recompute;        /* auto, none, all [auto] */
     int64_t batch;                /* samples per optimizer step [64] */
     int64_t micros;               /* micro-batches per batch [the best number] */
-    int64_t devices;              /* the first so many of the machine [all] */
-    int64_t memory_bytes;         /* per device [the machine's] */
-    int threads;                  /* of the search [all cores] */
-    double time_limit_s;          /* return the best plan found until then [no limit] */
-    bool straight;                /* no replicas */
-    bool whole_layers;            /* cut between repeated blocks only */
-    bool what_if;                 /* search better machines too, if the search was quick */
+    const int64_t *sizes;         /* [size_count] micro-batch sizes to plan with [by micros] */
+    int size_count;
+    int64_t devices;      /* the first so many of the machine [all] */
+    int64_t memory_bytes; /* per device [the machine's] */
+    int threads;          /* of the search [all cores] */
+    double time_limit_s;  /* return the best plan found until then [no limit] */
+    bool straight;        /* no replicas */
+    bool whole_layers;    /* cut between repeated blocks only */
+    bool what_if;         /* search better machines too, if the search was quick */
     /* Called by the searching thread; NULL: never. until_ns: deadline by sl_clock_ns, or 0. */
     void (*progress)(void *ctx, const char *phase, const struct sl_search_result *so_far,
                      int64_t until_ns);

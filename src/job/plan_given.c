@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
+#include "job/defaults.h"
 #include "job/planning.h"
 #include "job/schedule.h"
 #include "lower/lower.h"
@@ -31,6 +32,7 @@ struct search {
     const struct sl_problem *problem;
     struct sl_candidate_detail route; /* workers on devices, for the links */
     int *order;                       /* [units] topological */
+    const int *size_of;               /* [stage] index in the sizes of the problem */
     int64_t until_ns;
     int tried;
 };
@@ -44,7 +46,7 @@ static int kind_of(const struct search *s, int stage) {
 }
 
 static const struct sl_unit_time *time_of(const struct search *s, int stage, int unit) {
-    return &sl_search_problem_times(s->problem, 0, kind_of(s, stage))[unit];
+    return &sl_search_problem_times(s->problem, s->size_of[stage], kind_of(s, stage))[unit];
 }
 
 static void assign(const struct search *s, const int *ends, int *stage_of) {
@@ -63,18 +65,20 @@ static sl_err build_plan(struct search *s, struct sl_arena *arena, const int *en
     int *stage_of = SL_NEW(arena, int, s->request->graph->forward_count + 1);
     int *widths = SL_NEW(arena, int, given->stage_count);
     const int **workers = SL_NEW(arena, const int *, given->stage_count);
+    int64_t *sizes = SL_NEW(arena, int64_t, given->stage_count);
     int64_t *memory = SL_NEW(arena, int64_t, given->worker_count);
     const char *recompute = s->request->recompute;
     for (int i = 0; i < given->stage_count; i++) {
         widths[i] = given->stages[i].width;
         workers[i] = given->stages[i].workers;
+        sizes[i] = p->sizes[s->size_of[i]];
     }
     assign(s, ends, stage_of);
     struct sl_model_plan_spec spec = {
         .graph = s->request->graph,
         .stage_of = stage_of,
         .stage_count = given->stage_count,
-        .micro_size = p->sizes[0],
+        .micro_of = sizes,
         .split = s->row->splits_backward,
         .recompute = recompute && strcmp(recompute, "all") == 0,
         .optim = s->planning.optim,
@@ -240,26 +244,45 @@ static sl_err check_shape(const struct search *s) {
     return SL_OK;
 }
 
-/* The batch is a multiple of the micro-batches of the file. */
+/* With several micro-batch sizes the batch is a multiple of the file's: the sizes grow with it. Else
+ * it is a multiple of the micro-batches. */
 static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_request *r) {
-    int32_t micros = given->micros[0];
-    for (int i = 1; i < given->plan->stage_count; i++)
-        if (given->micros[i] != micros)
-            return sl_fail(SL_ERR_REFUSED,
-                           "schedule '%s' has several micro-batch sizes; `train` cuts the model "
-                           "evenly for it",
-                           given->name);
+    bool sizes = sl_schedules_given_has_sizes(given);
+    int64_t micros = 0, unit;
+    for (int i = 0; i < given->plan->stage_count; i++)
+        micros = given->micros[i] > micros ? given->micros[i] : micros;
+    unit = sizes ? given->batch : micros;
     if (r->micros && r->micros != micros)
-        return sl_fail(SL_ERR_USAGE, "`micro`: schedule '%s' has %d micro-batches, found %lld",
-                       given->name, micros, (long long)r->micros);
-    if (r->batch && r->batch % micros)
+        return sl_fail(SL_ERR_USAGE, "`micro`: schedule '%s' has %s%lld micro-batches, found %lld",
+                       given->name, sizes ? "up to " : "", (long long)micros, (long long)r->micros);
+    if (r->batch && r->batch % unit)
         return sl_fail(SL_ERR_USAGE,
-                       "`batch`: schedule '%s' has %d micro-batches, and %lld is no multiple of it",
-                       given->name, micros, (long long)r->batch);
+                       "`batch`: schedule '%s' has %s%lld %s, and %lld is no multiple of it",
+                       given->name, sizes ? "several micro-batch sizes for " : "", (long long)unit,
+                       sizes ? "samples" : "micro-batches", (long long)r->batch);
     if (!r->batch)
-        r->batch = (int64_t)micros * ((64 + micros - 1) / micros);
+        r->batch = unit * ((SL_JOB_BATCH + unit - 1) / unit);
     r->micros = micros;
     return SL_OK;
+}
+
+/* The sizes of the stages, each once. */
+static void fit_sizes(struct search *s, struct sl_job_plan_request *r) {
+    const struct sl_plan *given = s->given->plan;
+    int64_t *sizes = SL_NEW(s->arena, int64_t, given->stage_count);
+    int *size_of = SL_NEW(s->arena, int, given->stage_count), count = 0;
+    bool several = sl_schedules_given_has_sizes(s->given);
+    for (int i = 0; i < given->stage_count; i++) {
+        int64_t size = several ? given->stages[i].micro_size * (r->batch / s->given->batch)
+                               : r->batch / r->micros;
+        for (size_of[i] = 0; size_of[i] < count && sizes[size_of[i]] != size;)
+            size_of[i]++;
+        if (size_of[i] == count)
+            sizes[count++] = size;
+    }
+    s->size_of = size_of;
+    r->sizes = sizes;
+    r->size_count = count;
 }
 
 static sl_err open_search(struct search *s, struct sl_job_plan_request *request) {
@@ -267,6 +290,7 @@ static sl_err open_search(struct search *s, struct sl_job_plan_request *request)
     s->given = sl_schedules_given_passes(s->row);
     SL_ASSERT(s->given);
     SL_TRY(fit_request(s->given, request));
+    fit_sizes(s, request);
     SL_TRY(sl_job_planning_open(s->arena, request, &s->planning));
     s->problem = s->planning.problem;
     SL_TRY(check_shape(s));

@@ -211,6 +211,13 @@ const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row) 
     return row && row->segments == segments ? row->own : NULL;
 }
 
+bool sl_schedules_given_has_sizes(const struct sl_sched *given) {
+    for (int s = 1; s < given->plan->stage_count; s++)
+        if (given->plan->stages[s].micro_size != given->plan->stages[0].micro_size)
+            return true;
+    return false;
+}
+
 static bool has_edge(const struct sl_plan *plan, const struct sl_edge *edge) {
     for (int e = 0; e < plan->edge_count; e++)
         if (plan->edges[e].from == edge->from && plan->edges[e].to == edge->to)

@@ -18,6 +18,8 @@ SL_MUST_CHECK sl_err sl_schedules_given_row(struct sl_arena *arena, const struct
                                             const struct sl_schedule **out);
 /* The passes of such a row; NULL for a row of the registry, and for NULL. */
 const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row);
+/* Do its stages have several micro-batch sizes? */
+bool sl_schedules_given_has_sizes(const struct sl_sched *given);
 /* What lowering says about such passes on `plan`, and which edge of the plan the file does not have:
  * it may have been written for other stages. Returns `err`. */
 sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl_plan *plan,

@@ -323,8 +323,8 @@ static void fill_sizes(struct builder *b) {
         sizes[0] = b->spec->micro_size;
         count = 1;
     }
-    p->sizes = sizes;
-    p->size_count = count;
+    p->sizes = b->spec->sizes ? b->spec->sizes : sizes;
+    p->size_count = b->spec->sizes ? b->spec->size_count : count;
 }
 
 /* Planners take time with the square of the units. In a larger model, stretches of its order stay

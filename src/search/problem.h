@@ -120,8 +120,10 @@ struct sl_problem_spec {
     const struct sl_optim *optim;         /* NULL: sgd */
     const struct sl_precision *precision; /* NULL: fp32 */
     int64_t batch;
-    int64_t micro_size; /* 0: try several */
-    int64_t memory;     /* limit per device; 0: the machine's */
+    int64_t micro_size;   /* 0: try several */
+    const int64_t *sizes; /* [size_count] micro-batch sizes; NULL: from micro_size */
+    int size_count;
+    int64_t memory; /* limit per device; 0: the machine's */
     bool straight;
     bool whole_layers; /* cut between repeated blocks only (graph/blocks.h) */
     enum sl_recompute recompute;

@@ -90,6 +90,16 @@ refuse 1 "has 3 workers, the machine 2 devices" plan "${model[@]}" --machine 1x2
 refuse 1 "no cut for schedule 'zb-h1' fits: worker" plan "${model[@]}" --machine 1x4:mem=100K --schedule zb.sched
 refuse 2 "has 6 micro-batches, and 15 is no multiple" plan "${model[@]}" --machine 1x4:mem=4G --schedule zb.sched --batch 15
 
+# With a micro-batch size per stage too; the sizes grow with the batch.
+"$SLUICE" plan "${model[@]}" --machine 1x4:mem=4G,intra=10GB/s --batch 16 --schedule sizes.sched -o sizes.plan >out 2>err ||
+    fail "plan of sizes: $(cat err)"
+[ "$(grep '^stage' sizes.plan | cut -d ' ' -f 6 | paste -sd ' ')" = "6 8" ] || fail "sizes: $(grep '^stage' sizes.plan)"
+"$SLUICE" check "${model[@]}" --plan sizes.plan --steps 2 >out 2>err || fail "check of the plan with sizes: $(cat err)"
+has "bit for bit"
+refuse 2 "has several micro-batch sizes for 8 samples, and 12 is no multiple" \
+    plan "${model[@]}" --machine 1x4:mem=4G --schedule sizes.sched --batch 12
+refuse 2 "has up to 3 micro-batches, found 2" plan "${model[@]}" --machine 1x4:mem=4G --schedule sizes.sched --micro 2
+
 # A run holds its schedule: the file may be gone. An evaluation splits it into two pieces.
 steps=(--steps 8 --eval-every 5 --seed 3)
 cp zb.sched gone.sched
