@@ -4,6 +4,7 @@
 #include "cli/terminal.h"
 #include "interop/importer.h"
 #include "job/model.h"
+#include "job/sailor.h"
 #include "report/kineto.h"
 
 #include <string.h>
@@ -66,12 +67,30 @@ static sl_err import_planner(const struct sl_args *args, struct sl_arena *arena,
     return SL_OK;
 }
 
+static sl_err import_sailor(const struct sl_args *args) {
+    const struct sl_job_sailor_request request = {
+        .files = (const char *const *)args->positional + 1,
+        .file_count = args->positional_count - 1,
+        .model = sl_args_text(args, "--model", NULL),
+        .to = sl_args_text(args, "-o", NULL),
+        .json = sl_args_has(args, "--json"),
+    };
+    struct sl_text text = {0};
+    sl_err err = sl_job_sailor(&request, &text);
+    if (err == SL_OK)
+        err = sl_cli_print(&text);
+    sl_text_free(&text);
+    return err;
+}
+
 static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
+    if (strcmp(args->positional[0], "sailor") == 0)
+        return import_sailor(args);
     bool trace = strcmp(args->positional[0], "trace") == 0;
     if (!trace && args->positional_count > 2)
-        return sl_fail(SL_ERR_USAGE, "import: one file at a time, except of traces");
+        return sl_fail(SL_ERR_USAGE, "import: one file at a time, except of traces and sailor");
     bool hf = strcmp(args->positional[0], "hf") == 0;
     if (hf || strcmp(args->positional[0], "onnx") == 0)
         return import_model(args, hf);
@@ -86,15 +105,17 @@ static sl_err run(const struct sl_args *args) {
 static const struct sl_option options[] = {
     {"--loss", "OP:OUT,TARGETS", "onnx: add a loss, for example cross_entropy:logits,labels",
      false},
+    {"--model", "NAME", "sailor: the model of the plan [the one with as many layers]", false},
     {"--set", "NAME=SIZE,...", "hf, onnx: sizes of the model", true},
-    {"-o", "FILE", "the model and its initial values; of traces: X.trace.json, .html, .svg", false},
+    {"-o", "FILE", "the model; of traces: X.trace.json, .html, .svg; of sailor: X.plan", false},
     {0},
 };
 
 const struct sl_command sl_cli_cmd_import = {
     .name = "import",
     .synopsis = "FORMAT FILE [-o MODEL] [--loss OP:OUT,TARGETS] [--set NAME=SIZE]... [--json]\n"
-                "   or: sluice import trace RANK0.json RANK1.json ... [-o X.trace.json]",
+                "   or: sluice import trace RANK0.json RANK1.json ... [-o X.trace.json]\n"
+                "   or: sluice import sailor PROFILE.json ... PLAN.json [-o X.plan]",
     .brief = "read a Hugging Face or ONNX model, another planner's input, or PyTorch traces",
     .detail =
         "Checks the file and prints a summary. 'sluice plan FILE' plans it.\n"
@@ -104,7 +125,11 @@ const struct sl_command sl_cli_cmd_import = {
         "and a path that ends in .onnx can also take the place of MODEL in every command.\n"
         "Traces of PyTorch's profiler, one per rank, become "
         "one\n"
-        "timeline; 'sluice report' draws it with its critical path.\n\n"
+        "timeline; 'sluice report' draws it with its critical path.\n"
+        "Of Sailor: forecasts the step and the memory of a plan from measured layers, next to "
+        "what\n"
+        "others measured; llm_info.json and network.json are found next to the files "
+        "(docs/sailor.md).\n\n"
         "  sluice import hf Llama-3.2-1B -o llama.model\n"
         "  sluice import onnx net.onnx --loss cross_entropy:logits,labels -o net.model\n"
         "  sluice import piper bert32a100.json\n"
