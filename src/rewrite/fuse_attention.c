@@ -5,6 +5,7 @@
  *   matmul(softmax(scale matmul(q, k') + mask), v)    -> attention
  *   x cos + (-x2, x1) sin                             -> rope
  */
+#include "op/rope.h"
 #include "rewrite/fuse.h"
 
 #include <math.h>
@@ -245,8 +246,10 @@ sl_err sl_rewrite_rope(struct sl_rewrite *f, const struct sl_node *node, int *ou
             const struct sl_shape *shape = sl_rewrite_shape(f, x);
             if (!read_angles(&table[0], &table[1], shape->dim[2], shape->dim[3], angles))
                 continue;
-            union sl_attr attr[5] = {
-                {.f = angles[0]}, {.i = 0}, {.i = 0}, {.f = angles[1]}, {.i = 0}};
+            union sl_attr attr[SL_ROPE_ATTRS] = {[SL_ROPE_BASE] = {.f = angles[0]},
+                                                 [SL_ROPE_STYLE] = {.i = SL_ROPE_HALF},
+                                                 [SL_ROPE_SCALE] = {.f = angles[1]},
+                                                 [SL_ROPE_RAMP] = {.i = SL_ROPE_NO_RAMP}};
             SL_TRY(sl_rewrite_transpose(f, f->map[x], heads_last, out));
             SL_TRY(sl_rewrite_emit(f, "rope", 1, out, attr, out));
             return sl_rewrite_transpose(f, *out, heads_last, out);

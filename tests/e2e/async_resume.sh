@@ -87,5 +87,5 @@ refused "which policy 'spectrain' keeps from step to step" --policy spectrain
 rm -r "$work/kept"
 "$SLUICE" train "${chain[@]}" --batch 6 --micro 3 --steps 1 --schedule async --policy spectrain --optimizer muon --quiet \
     --out "$work/kept" 2>"$work/err"
-refused "optimizer and policy of the run" --policy none
+refused "resume with the --optimizer and --policy of the run" --policy none
 echo "count: $count modes, killed $hits times on their way and resumed, bit for bit"
