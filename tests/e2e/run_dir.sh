@@ -29,11 +29,11 @@ refuse() { # PATTERN ARGUMENTS OF TRAIN...
     grep -q -- "$1" "$work/err" || fail "${*:2}: '$(cat "$work/err")' does not say '$1'"
 }
 "$SLUICE" train "$work/t.model" --steps 2 --out "$work/t" --quiet
-refuse "'a' is F32 *\[4, *6\], the model wants F32 *\[6, *4\]" "$work/t.model" --set N=6,M=4 --init "$work/t"
+refuse 'a is F32 \[4,6\] instead of \[6,4\]' "$work/t.model" --set N=6,M=4 --init "$work/t"
 # A resumed run uses all fields of its config.json.
 "$SLUICE" train gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --steps 2 --out "$work/two" --quiet
 refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=1,C=18,H=3 --out "$work/two" --resume
-refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --optimizer sgd --out "$work/two" --resume \
+refuse "saved by another optimizer or policy" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --optimizer sgd --out "$work/two" --resume \
     --allow-change
 
 # The log has the share of the peak flops if a device can be measured.
