@@ -14,6 +14,7 @@
 
 struct sl_item {
     int value;
+    int64_t order; /* of equal sizes; the same for every numbering of the values */
     int64_t size_bytes;
     int born, dies; /* first write and last read, as instruction numbers */
     bool slot;      /* must be in SLOT: it outlives a phase, is a port, or the program has only F */

@@ -8,11 +8,22 @@ static bool planned(const struct sl_build *b, int value) {
     return kind == SL_VALUE_NODE || kind == SL_VALUE_INPUT || kind == SL_VALUE_SEED;
 }
 
+/* Inputs, forward nodes, seeds, backward nodes. Values are numbered in the order of the model's text;
+ * the flat form of a model, which a resumed run reads, has another one. */
+static int64_t order_of(const struct sl_build *b, const struct sl_value *v) {
+    enum { GROUP = 40 };
+    if (v->kind != SL_VALUE_NODE)
+        return ((int64_t)(v->kind == SL_VALUE_SEED ? 2 : 0) << GROUP) + v->index;
+    int64_t group = b->graph->differentiated && v->node >= b->graph->forward_count ? 3 : 1;
+    return (group << GROUP) + (int64_t)v->node * SL_INSTR_OUT + v->slot;
+}
+
 static int new_item(struct sl_build *b, int value, int born) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
     int64_t bytes = sl_pass_dtype_bytes(sl_pass_build_dtype(b, value));
     struct sl_item item = {
         .value = value,
+        .order = order_of(b, v),
         .size_bytes = sl_graph_shape_numel(&v->shape, b->spec->samples) * bytes,
         .born = born,
         .dies = born,

@@ -62,7 +62,7 @@ static int compare_size(const void *a, const void *b) {
     const struct sl_item *x = *(struct sl_item *const *)a, *y = *(struct sl_item *const *)b;
     if (x->size_bytes != y->size_bytes)
         return x->size_bytes > y->size_bytes ? -1 : 1;
-    return x->value != y->value ? (x->value < y->value ? -1 : 1)
+    return x->order != y->order ? (x->order < y->order ? -1 : 1)
                                 : (x->born > y->born) - (x->born < y->born);
 }
 

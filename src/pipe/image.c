@@ -6,6 +6,7 @@
  * Numbers are doubles, whole ones exact: gradient buffers in use, newest slab, numbers of the
  * messages, loss terms, decisions, loss scales. The first seat of a worker holds those of the worker.
  */
+#include "base/map.h"
 #include "pipe/reporter.h"
 #include "pipe/resume.h"
 #include "pipe/scale.h"
@@ -76,6 +77,16 @@ int64_t sl_pipe_image_bytes(const struct sl_pipe *pipe, const struct sl_pipe_sea
     for (int i = 0; slab_at(seat, i, &size); i++)
         all += size;
     return (all + 3) & ~3LL;
+}
+
+uint64_t sl_pipe_image_layout(const struct sl_pipe_seat *seat) {
+    struct sl_text text = {0};
+    for (int i = SL_WORKER_FULL; i <= SL_WORKER_LAST; i++)
+        if (seat->train.worker->programs[i])
+            sl_pass_program_write(seat->train.worker->programs[i], &text);
+    uint64_t hash = sl_hash(text.at, (size_t)text.length);
+    sl_text_free(&text);
+    return hash;
 }
 
 void sl_pipe_image_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {

@@ -123,10 +123,15 @@ sl_err sl_pipe_end(struct sl_pipe *pipe, int64_t done) {
 
 /* ---- checkpoints ---- */
 
-/* "origin hash": the step before the schedule, and the actions before the cut. */
+struct cut_text {
+    int64_t origin;         /* the step before the schedule */
+    uint64_t hash, layouts; /* of the actions before the cut, of the images */
+};
+
 static void put_cut(const struct sl_pipe *pipe, char out[SL_CKPT_CUT_TEXT]) {
-    snprintf(out, SL_CKPT_CUT_TEXT, "%lld %016llx", (long long)pipe->start_step,
-             (unsigned long long)sl_pipe_cut_hash(pipe->sched, pipe->at));
+    snprintf(out, SL_CKPT_CUT_TEXT, "%lld %016llx %016llx", (long long)pipe->start_step,
+             (unsigned long long)sl_pipe_cut_hash(pipe->sched, pipe->at),
+             (unsigned long long)pipe->layouts);
 }
 
 struct sl_ckpt_place sl_pipe_place(const struct sl_pipe *pipe) {
@@ -152,14 +157,14 @@ struct sl_ckpt_place sl_pipe_place(const struct sl_pipe *pipe) {
     return place;
 }
 
-static bool parse_cut(const char *text, int64_t *origin, uint64_t *hash) {
+static bool parse_cut(const char *text, struct cut_text *out) {
     long long step;
-    unsigned long long value;
+    unsigned long long hash, layouts;
     char end;
-    if (sscanf(text, "%lld %llx%c", &step, &value, &end) != 2) /* NOLINT(cert-err34-c) */
+    /* NOLINTNEXTLINE(cert-err34-c) */
+    if (sscanf(text, "%lld %llx %llx%c", &step, &hash, &layouts, &end) != 3)
         return false;
-    *origin = step;
-    *hash = value;
+    *out = (struct cut_text){step, hash, layouts};
     return true;
 }
 
@@ -181,18 +186,22 @@ static sl_err find_cut(struct sl_pipe *pipe, int64_t origin, int64_t step, int64
 
 sl_err sl_pipe_fits(struct sl_pipe *pipe, const struct sl_ckpt_place *place, bool may_drop,
                     bool *fits) {
-    int64_t origin;
-    uint64_t hash;
+    struct cut_text cut;
     *fits = false;
     if (pipe->portable || !is_async(pipe) || !*place->cut || place->step >= pipe->train.steps)
         return SL_OK; /* nothing is in flight, or the run has ended */
-    if (!parse_cut(place->cut, &origin, &hash) || origin < 0 || origin >= place->step)
+    if (!parse_cut(place->cut, &cut) || cut.origin < 0 || cut.origin >= place->step)
         return may_drop ? SL_OK
                         : refuse_cut(pipe, place, "had drained its pipeline at the end of the run");
-    sl_err err = find_cut(pipe, origin, place->step, pipe->at);
-    *fits = err == SL_OK && sl_pipe_cut_hash(pipe->sched, pipe->at) == hash;
+    sl_err err = find_cut(pipe, cut.origin, place->step, pipe->at);
+    bool same = err == SL_OK && sl_pipe_cut_hash(pipe->sched, pipe->at) == cut.hash;
+    *fits = same && pipe->layouts == cut.layouts;
     if (*fits || may_drop)
         return SL_OK;
+    if (same)
+        return refuse_cut(pipe, place,
+                          "had micro-batches in flight, and this version of Sluice places their "
+                          "tensors elsewhere");
     return err != SL_OK ? err
                         : refuse_cut(pipe, place,
                                      "had micro-batches in flight, and with these options it "
@@ -217,16 +226,16 @@ static sl_err read_scales(struct sl_pipe *pipe, struct sl_ckpt_place *place) {
 
 /* The state in flight has been loaded. */
 static sl_err restore_image(struct sl_pipe *pipe, const struct sl_ckpt_place *place) {
-    int64_t origin = place->step, *at = pipe->at;
-    uint64_t hash;
-    if (!parse_cut(place->cut, &origin, &hash))
+    int64_t *at = pipe->at;
+    struct cut_text cut;
+    if (!parse_cut(place->cut, &cut))
         return sl_fail(SL_ERR_INPUT, "the checkpoint of step %lld: its cut is '%.60s'",
                        (long long)place->step, place->cut);
-    pipe->start_step = origin;
-    pipe->done = place->step - origin;
+    pipe->start_step = cut.origin;
+    pipe->done = place->step - cut.origin;
     pipe->start_sample = place->sample - pipe->done * pipe->train.batch;
-    SL_TRY(open_run(pipe, pipe->train.steps - origin));
-    SL_TRY(find_cut(pipe, origin, place->step, at));
+    SL_TRY(open_run(pipe, pipe->train.steps - cut.origin));
+    SL_TRY(find_cut(pipe, cut.origin, place->step, at));
     sl_pipe_terms_grow(pipe, 0);
     SL_TRY(sl_pipe_reporter_start(pipe, 0));
     SL_TRY(sl_pipe_image_apply(pipe));

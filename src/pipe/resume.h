@@ -42,6 +42,8 @@ void *sl_pipe_border_state(const struct sl_pipe *pipe, const struct sl_pipe_seat
 /* image.c: the state of a seat of a full pipeline. open: its memory on the host. take: all ranks,
  * after a run. move: bytes out of it, or into it. apply: after all bytes have been moved in. */
 int64_t sl_pipe_image_bytes(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat);
+/* Images are read only by seats of the same layout: every offset of the programs. */
+uint64_t sl_pipe_image_layout(const struct sl_pipe_seat *seat);
 void sl_pipe_image_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat);
 SL_MUST_CHECK sl_err sl_pipe_image_take(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_image_get(const struct sl_pipe_seat *seat, int64_t from,

@@ -333,14 +333,19 @@ static void list_seats(struct sl_pipe *pipe, struct sl_run_tensors *all) {
     }
 }
 
-/* Every rank lists the seats of all. */
+/* Every rank lists the seats of all: bytes, then layouts. */
 sl_err sl_pipe_count_seats(struct sl_pipe *pipe) {
     int count = pipe->config.plan->seat_count;
-    pipe->seat_bytes = SL_NEW(&pipe->arena, int64_t, count);
+    int64_t size_bytes = 2 * count * (int64_t)sizeof *pipe->seat_bytes;
+    pipe->seat_bytes = SL_NEW(&pipe->arena, int64_t, 2 * count);
     for (int i = 0; i < count; i++)
-        if (pipe->seat_at[i])
+        if (pipe->seat_at[i]) {
             pipe->seat_bytes[i] = sl_pipe_image_bytes(pipe, pipe->seat_at[i]);
-    return sl_comm_merge(pipe->comm, pipe->seat_bytes, count * (int64_t)sizeof *pipe->seat_bytes);
+            pipe->seat_bytes[count + i] = (int64_t)sl_pipe_image_layout(pipe->seat_at[i]);
+        }
+    SL_TRY(sl_comm_merge(pipe->comm, pipe->seat_bytes, size_bytes));
+    pipe->layouts = sl_hash(pipe->seat_bytes + count, (size_t)size_bytes / 2);
+    return SL_OK;
 }
 
 static void list_tensors(struct sl_pipe *pipe) {

@@ -96,7 +96,7 @@ while [ $done -lt $want ]; do
         observe=(--eval-every $((RANDOM % 4)) --eval-samples 4 --checkpoint-every $((1 + RANDOM % 4)) --keep $((RANDOM % 3)))
         observe+=(--threads $((1 + RANDOM % 2)))
         [ $turn -gt 3 ] || observe+=(--drill "die:$((RANDOM % 2)):$((RANDOM % (stages * micro * steps * 3)))")
-        if [ $turn -gt 0 ] && [ "$schedule $policy $replicas $scope" = "2bw none 1 global" ] && [ $((RANDOM % 2)) = 0 ]; then
+        if [ ${#go[@]} = 0 ] && [ "$schedule $policy $replicas $scope" = "2bw none 1 global" ] && [ $((RANDOM % 2)) = 0 ]; then
             observe+=(--stages $((ranks + RANDOM % 3)))
             moved=$((moved + 1))
         fi

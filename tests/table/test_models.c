@@ -5,6 +5,7 @@
 #include "graph/model.h"
 #include "graph/stats.h"
 #include "op/registry.h"
+#include "pass/program.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -254,12 +255,66 @@ static void test_gradients(void **state) {
                   SL_COUNT(models) + SL_COUNT(switched));
 }
 
+/* ---- programs ---- */
+
+/* Texts of the programs of three stages. */
+static void write_programs(const struct sl_graph *graph, bool recompute, struct sl_text *out) {
+    enum { STAGES = 3 };
+    int64_t nodes = graph->forward_count;
+    struct sl_arena arena = {0};
+    int *group = SL_NEW(&arena, int, nodes + 1), *stage_of = SL_NEW(&arena, int, nodes + 1);
+    sl_pass_glue(graph, NULL, group);
+    for (int64_t n = 0; n < nodes; n++)
+        stage_of[n] = group[n] == n ? (int)(n * STAGES / nodes) : stage_of[group[n]];
+    for (int s = 0; s < STAGES; s++) {
+        struct sl_program *p;
+        struct sl_program_spec spec = {.graph = graph,
+                                       .stage_of = stage_of,
+                                       .stage = s,
+                                       .samples = BATCH,
+                                       .recompute = recompute};
+        if (sl_pass_program_build(&spec, &p) != SL_OK)
+            fail_msg("%s: %s", graph->name, sl_err_message());
+        sl_pass_program_write(p, out);
+        sl_pass_program_close(p);
+    }
+    sl_arena_free(&arena);
+}
+
+/* A run directory has the flat form of a model, in which inputs and parameters come first. A resumed
+ * run reads memory of the first one, so the flat form must have the same programs. */
+static void test_flat_programs(void **state) {
+    (void)state;
+    for (int i = 0; i < SL_COUNT(models); i++) {
+        struct sl_graph *graph = open_model(models[i].name, models[i].small, false), *flat;
+        struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
+        struct sl_text model = {0}, texts[2] = {{0}, {0}};
+        sl_graph_model_write(graph, &model);
+        assert_int_equal(sl_graph_model_read("flat", model.at, (size_t)model.length, &options, &flat),
+                         SL_OK);
+        assert_int_equal(sl_graph_autodiff(flat), SL_OK);
+        for (int recompute = 0; recompute < 2; recompute++) {
+            write_programs(graph, recompute, &texts[0]);
+            write_programs(flat, recompute, &texts[1]);
+        }
+        if (strcmp(texts[0].at, texts[1].at) != 0)
+            fail_msg("%s: its flat form has other programs", models[i].name);
+        sl_text_free(&texts[0]);
+        sl_text_free(&texts[1]);
+        sl_text_free(&model);
+        sl_graph_close(graph);
+        sl_graph_close(flat);
+    }
+    print_message("count: %d models whose flat form has the same programs\n", SL_COUNT(models));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_classification_heads),
         cmocka_unit_test(test_every_file_has_a_row),
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_flat_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
