@@ -290,8 +290,8 @@ static void test_flat_programs(void **state) {
         struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
         struct sl_text model = {0}, texts[2] = {{0}, {0}};
         sl_graph_model_write(graph, &model);
-        assert_int_equal(sl_graph_model_read("flat", model.at, (size_t)model.length, &options, &flat),
-                         SL_OK);
+        assert_int_equal(
+            sl_graph_model_read("flat", model.at, (size_t)model.length, &options, &flat), SL_OK);
         assert_int_equal(sl_graph_autodiff(flat), SL_OK);
         for (int recompute = 0; recompute < 2; recompute++) {
             write_programs(graph, recompute, &texts[0]);
@@ -310,10 +310,8 @@ static void test_flat_programs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_classification_heads),
-        cmocka_unit_test(test_every_file_has_a_row),
-        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_parameters),           cmocka_unit_test(test_classification_heads),
+        cmocka_unit_test(test_every_file_has_a_row), cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_flat_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
