@@ -131,7 +131,7 @@ struct cut_text {
 static void put_cut(const struct sl_pipe *pipe, char out[SL_CKPT_CUT_TEXT]) {
     snprintf(out, SL_CKPT_CUT_TEXT, "%lld %016llx %016llx", (long long)pipe->start_step,
              (unsigned long long)sl_pipe_cut_hash(pipe->sched, pipe->at),
-             (unsigned long long)pipe->layouts);
+             (unsigned long long)sl_pipe_layouts(pipe));
 }
 
 struct sl_ckpt_place sl_pipe_place(const struct sl_pipe *pipe) {
@@ -195,7 +195,7 @@ sl_err sl_pipe_fits(struct sl_pipe *pipe, const struct sl_ckpt_place *place, boo
                         : refuse_cut(pipe, place, "had drained its pipeline at the end of the run");
     sl_err err = find_cut(pipe, cut.origin, place->step, pipe->at);
     bool same = err == SL_OK && sl_pipe_cut_hash(pipe->sched, pipe->at) == cut.hash;
-    *fits = same && pipe->layouts == cut.layouts;
+    *fits = same && sl_pipe_layouts(pipe) == cut.layouts;
     if (*fits || may_drop)
         return SL_OK;
     if (same)

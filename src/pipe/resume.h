@@ -54,6 +54,7 @@ SL_MUST_CHECK sl_err sl_pipe_image_apply(struct sl_pipe *pipe);
 
 /* store.c: bytes of the seats of all ranks; channels between rank 0 and the others, for tensors. */
 SL_MUST_CHECK sl_err sl_pipe_count_seats(struct sl_pipe *pipe);
+uint64_t sl_pipe_layouts(const struct sl_pipe *pipe); /* hash of the layouts of all images */
 SL_MUST_CHECK sl_err sl_pipe_open_requests(struct sl_pipe *pipe);
 void sl_pipe_close_requests(struct sl_pipe *pipe);
 

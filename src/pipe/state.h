@@ -129,8 +129,7 @@ struct sl_pipe {
     int64_t *eval_scores;            /* [seat][2] right, counted */
     struct sl_timeline timeline;
     int64_t *worker_bytes, *busy_ns, run_ns; /* [worker] each; duration of the last run */
-    int64_t *seat_bytes;                     /* store.c: [seat] of its image */
-    uint64_t layouts;                        /* store.c: hash of the layouts of all images */
+    int64_t *seat_bytes;                     /* store.c: [seat] of its image; then layouts */
     bool *holds;                             /* store.c: [stage][params, then states] */
     struct sl_run_tensors *tensors;          /* store.c: of the run; NULL: not listed yet */
     struct sl_joined *joined;                /* run/part.h */

@@ -343,9 +343,12 @@ sl_err sl_pipe_count_seats(struct sl_pipe *pipe) {
             pipe->seat_bytes[i] = sl_pipe_image_bytes(pipe, pipe->seat_at[i]);
             pipe->seat_bytes[count + i] = (int64_t)sl_pipe_image_layout(pipe->seat_at[i]);
         }
-    SL_TRY(sl_comm_merge(pipe->comm, pipe->seat_bytes, size_bytes));
-    pipe->layouts = sl_hash(pipe->seat_bytes + count, (size_t)size_bytes / 2);
-    return SL_OK;
+    return sl_comm_merge(pipe->comm, pipe->seat_bytes, size_bytes);
+}
+
+uint64_t sl_pipe_layouts(const struct sl_pipe *pipe) {
+    int count = pipe->config.plan->seat_count;
+    return sl_hash(pipe->seat_bytes + count, sizeof *pipe->seat_bytes * (size_t)count);
 }
 
 static void list_tensors(struct sl_pipe *pipe) {

@@ -153,7 +153,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     struct sl_arena scratch = {0};
     struct graphpipe g;
     begin(&g, &pool, &scratch);
-    if (sl_search_query_memory(query) >= 1) /* the first round of a search */
+    if (!query->quiet && sl_search_query_memory(query) >= 1) /* the first round of a search */
         say_rewritten(&g);
     add_all(&g);
     sl_search_pool_simulate(&pool);

@@ -32,6 +32,7 @@ struct sl_search_query {
     double memory_scale;          /* plans may use this part of the memory; 0: all */
     double cut_scale; /* cut searches, whose bytes are estimates, aim at this part of it; 0: all */
     int effort;       /* nodes that branch and bound may visit; 0: the default */
+    bool quiet;       /* a part of another search: print no notes */
     /* Called now and then by the calling thread; NULL: never. */
     void (*progress)(void *ctx, const char *phase, const struct sl_search_result *so_far);
     void *progress_ctx;

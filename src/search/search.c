@@ -186,6 +186,7 @@ static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec
         struct sl_search found;
         bool found_fits;
         other.planner = *row;
+        other.query.quiet = true;
         if (*row == spec->planner || (*row)->oracle ||
             search_rounds(arena, &other, &found, &found_fits) != SL_OK)
             continue;
@@ -217,6 +218,7 @@ static bool fits_with(const struct sl_search_spec *spec, double times) {
         bytes[d] = (int64_t)((double)p.memory[d] * times);
     p.memory = bytes;
     more.query.problem = &p;
+    more.query.quiet = true;
     sl_err err = search_rounds(&arena, &more, &found, &fits);
     sl_arena_free(&arena);
     return err == SL_OK && fits;
@@ -269,12 +271,18 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
             "no plan of %s for %s: this planner makes no stages for `schedule` %s; plan for "
             "another one, e.g. 1f1b",
             p->model, p->machine->name, spec->query.schedule ? spec->query.schedule : "auto");
+    if (!r->nearest_found && r->tight_bytes <= 0)
+        return sl_fail(SL_ERR_REFUSED,
+                       "no plan of %s for %s%s: planner %s finds no stages for %d devices of %s; "
+                       "it fits with %s; or try more devices",
+                       p->model, p->machine->name, found, spec->planner->name,
+                       p->machine->device_count, sl_human_bytes(p->memory[0], b), advice);
     if (!r->nearest_found)
         return sl_fail(SL_ERR_REFUSED,
                        "no plan of %s for %s%s: unit %s alone lacks %s on a device of its own; it "
                        "fits with %s; or try a smaller micro-batch",
                        p->model, p->machine->name, found, p->units[r->tight_unit].name,
-                       sl_human_bytes(r->tight_bytes > 0 ? r->tight_bytes : 0, a), advice);
+                       sl_human_bytes(r->tight_bytes, a), advice);
     const struct sl_candidate_score *s = &r->nearest.score;
     int64_t over = s->over_bytes > 0 ? s->over_bytes : 0;
     return sl_fail(
@@ -307,6 +315,7 @@ static int64_t step_with(const struct sl_search_spec *spec, double memory, doubl
     p.machine = &m;
     p.memory = bytes;
     query.problem = &p;
+    query.quiet = true;
     sl_err err = spec->planner->run(&arena, &query, &result);
     int64_t step = err == SL_OK && result.found ? result.best.score.step_ns : 0;
     sl_arena_free(&arena);

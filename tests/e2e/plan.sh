@@ -103,6 +103,13 @@ rc=0
 "$SLUICE" plan gpt-nano --machine laptop --batch 8 --schedule forward 2>"$dir/why" || rc=$?
 [ $rc -eq 1 ] || fail "exit $rc for a schedule without candidates"
 grep -q "makes no stages for --schedule forward" "$dir/why" || fail "$(cat "$dir/why")"
+# nothing fits and no unit is to blame: the planner says so, and says once how it rewrote the graph
+rc=0
+"$SLUICE" plan moe --set "V=64,T=8,L=2,C=64,H=4,K=2,F=128,E=4,A=2" --machine laptop --batch 32 --memory 300KiB \
+    --schedule 1f1b --planner graphpipe 2>"$dir/why" >/dev/null || rc=$?
+[ $rc -eq 1 ] || fail "exit $rc for moe in too little memory"
+[ "$(grep -c 'is not series-parallel' "$dir/why")" = 1 ] || fail "not one note: $(cat "$dir/why")"
+grep -q "lacks 0 B" "$dir/why" && fail "a unit that fits is blamed: $(cat "$dir/why")"
 # a schedule without a flush is faster, unless it needs more tokens
 for price in 1 9; do
     "$SLUICE" plan gpt-nano --machine laptop --batch 8 --straight --staleness-cost "2bw=$price" --json --quiet \
