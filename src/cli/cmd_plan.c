@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
+#include "cli/plan_args.h"
 #include "cli/terminal.h"
 #include "hf/folder.h"
 #include "job/plan_given.h"
@@ -77,23 +78,15 @@ static void show_progress(void *ctx, const char *phase, const struct sl_search_r
 
 static sl_err parse_model(const struct sl_args *args, struct sl_job_plan_request *out) {
     int64_t threads = 0;
-    *out =
-        (struct sl_job_plan_request){.machine = sl_args_text(args, "--machine", NULL),
-                                     .cost_file = sl_args_text(args, "--cost", NULL),
-                                     .planner = sl_args_text(args, "--planner", NULL),
-                                     .schedule = sl_args_text(args, "--schedule", NULL),
-                                     .staleness_cost = sl_args_text(args, "--staleness-cost", NULL),
-                                     .dtype = sl_args_text(args, "--dtype", NULL),
-                                     .optimizer = sl_args_text(args, "--optimizer", NULL),
-                                     .recompute = sl_args_text(args, "--recompute", NULL),
-                                     .straight = sl_args_has(args, "--straight"),
-                                     .whole_layers = sl_args_has(args, "--whole-layers"),
-                                     .what_if = !sl_args_has(args, "--json"),
-                                     .progress = show_progress};
-    SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &out->batch));
-    SL_TRY(sl_args_int(args, "--micro", 1, 1 << 30, &out->micros));
+    SL_TRY(sl_cli_plan_request(args, out));
+    out->planner = sl_args_text(args, "--planner", NULL);
+    out->staleness_cost = sl_args_text(args, "--staleness-cost", NULL);
+    SL_TRY(sl_cli_degrees(args, &out->dp, &out->pp));
+    out->straight = sl_args_has(args, "--straight");
+    out->whole_layers = sl_args_has(args, "--whole-layers");
+    out->what_if = !sl_args_has(args, "--json");
+    out->progress = show_progress;
     SL_TRY(sl_args_int(args, "--devices", 1, SL_DEVICE_MAX, &out->devices));
-    SL_TRY(sl_args_bytes(args, "--memory", &out->memory_bytes));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
     out->threads = (int)threads;
     return sl_args_double(args, "--time-limit", 0, 1e7, &out->time_limit_s);
@@ -135,14 +128,16 @@ static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
     if (sl_job_schedule_is_file(request.schedule))
         return plan_given(args, arena, &request, text);
     SL_TRY(sl_job_plan(arena, &request, &planned));
-    if (sl_args_has(args, "-o"))
-        SL_TRY(write_plan(planned.search.plan, sl_args_text(args, "-o", NULL)));
     struct sl_report_search report = {.spec = &planned.spec, .search = &planned.search};
-    if (sl_args_has(args, "--json"))
+    sl_err err = SL_OK;
+    if (sl_args_has(args, "-o"))
+        err = write_plan(planned.search.plan, sl_args_text(args, "-o", NULL));
+    if (err == SL_OK && sl_args_has(args, "--json"))
         sl_report_search_json(&report, text);
-    else
+    else if (err == SL_OK)
         sl_report_search(&report, text);
-    return SL_OK;
+    sl_job_planned_close(&planned);
+    return err;
 }
 
 static sl_err plan_model(const struct sl_args *args, struct sl_arena *arena, struct sl_text *text) {
@@ -181,6 +176,7 @@ static const struct sl_option options[] = {
     {"--batch", "B", "samples per optimizer step (default 64)", false},
     {"--micro", "N", "micro-batches per batch (default: the best number; imported: the file's)",
      false},
+    SL_DEGREE_OPTIONS,
     {"--devices", "K", "use the first K devices (default: all)", false},
     {"--memory", "M", "memory per device, e.g. 8GiB (default: the machine's)", false},
     {"--dtype", "D", "type of products: fp32, fp16 or bf16 (default fp32)", false},

@@ -97,6 +97,19 @@ SL_MUST_CHECK sl_err sl_cost_machine_spec(struct sl_arena *arena, const char *sp
 SL_MUST_CHECK sl_err sl_cost_machine_first(struct sl_arena *arena, const struct sl_machine *machine,
                                            int devices, const struct sl_machine **out);
 
+/* Rates of a ring of the members of a team. */
+struct sl_team_link {
+    double bandwidth; /* bytes per second of each member */
+    int64_t latency_ns;
+};
+
+/* The machine whose devices are teams of `t` equal neighbours in a host, or of whole hosts if `t` is
+ * larger than a host (machine_teams.c). Devices that fill no team are left out. SL_ERR_REFUSED: it has
+ * no such team. */
+SL_MUST_CHECK sl_err sl_cost_machine_teams(struct sl_arena *arena, const struct sl_machine *machine,
+                                           int t, const struct sl_machine **out,
+                                           struct sl_team_link *inside);
+
 /* Built-in machines, in alphabetical order. */
 struct sl_machine_row {
     const char *name, *brief, *text; /* text: without the first two lines */

@@ -24,6 +24,8 @@ enum sl_divide {
     SL_DIVIDE_RESHAPE,   /* by an axis that the new shape also has, or merges or divides */
     SL_DIVIDE_TRANSPOSE, /* by any axis */
     SL_DIVIDE_SPLIT,     /* each output by the axis of the split, or any other */
+    SL_DIVIDE_TABLE,     /* by rows of the table, followed by a sum over shards */
+    SL_DIVIDE_CLASSES,   /* a loss over classes, by class, followed by a sum over shards */
     SL_DIVIDE_RULES,
 };
 

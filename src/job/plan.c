@@ -7,6 +7,7 @@
 #include "planners/registry.h"
 #include "profile/machine_file.h"
 #include "schedules/schedule.h"
+#include "shard/shard.h"
 
 #include <string.h>
 
@@ -110,13 +111,48 @@ static sl_err check_numbers(const struct sl_job_plan_request *r) {
     if (r->micros < 0 || r->micros > batch)
         return sl_fail(SL_ERR_USAGE, "`micro`: %lld micro-batches of a batch of %lld samples",
                        (long long)r->micros, (long long)batch);
+    if (r->micro_size < 0 || r->micro_size > batch)
+        return sl_fail(SL_ERR_USAGE, "`micro_batch`: %lld samples of a batch of %lld",
+                       (long long)r->micro_size, (long long)batch);
+    if (r->dp < 0 || r->dp > SL_DEVICE_MAX || r->pp < 0 || r->pp > SL_DEVICE_MAX)
+        return sl_fail(SL_ERR_USAGE, "`dp`, `pp`: a degree is not in 1..%d", SL_DEVICE_MAX);
+    if (r->tp < 0 || r->tp > SL_SHARD_MAX)
+        return sl_fail(SL_ERR_USAGE, "`tp`: %lld shards is not in 1..%d", (long long)r->tp,
+                       SL_SHARD_MAX);
     if (r->memory_bytes < 0)
         return sl_fail(SL_ERR_USAGE, "`memory`: %lld bytes: a size is 0 or more",
                        (long long)r->memory_bytes);
     return SL_OK;
 }
 
+/* The graph of one shard and the machine of teams. */
+static sl_err divide(struct sl_job_planning *p, struct sl_problem_spec *spec,
+                     struct sl_problem_shards *out) {
+    struct sl_shard_layouts layouts;
+    struct sl_shard_node *nodes;
+    int t = (int)p->request->tp;
+    *out = (struct sl_problem_shards){.count = t, .whole = spec->graph};
+    SL_TRY(sl_cost_machine_teams(p->arena, p->machine, t, &p->machine, &out->link));
+    SL_TRY(sl_shard_choose_vocabulary(p->arena, spec->graph, t, &layouts));
+    if (!layouts.regions)
+        return sl_fail(SL_ERR_REFUSED,
+                       "`tp`: no part of model '%s' can be divided into %d shards (sizes must be "
+                       "multiples of it)",
+                       spec->graph->name, t);
+    SL_TRY(sl_shard_rewrite(spec->graph, &layouts, SL_SHARD_ALONE, &p->shard, &nodes));
+    SL_TRY(sl_graph_autodiff(p->shard));
+    int *whole_of = SL_NEW(p->arena, int, p->shard->forward_count + 1);
+    for (int n = 0; n < p->shard->forward_count; n++)
+        whole_of[n] = nodes[n].node;
+    out->whole_of = whole_of;
+    spec->machine = p->machine;
+    spec->graph = p->shard;
+    spec->shards = out;
+    return SL_OK;
+}
+
 static sl_err build_problem(struct sl_job_planning *p) {
+    struct sl_problem_shards shards;
     const struct sl_job_plan_request *r = p->request;
     const char *dtype = SL_JOB_OR(r->dtype, SL_JOB_DTYPE);
     struct sl_problem_spec spec = {.graph = r->graph,
@@ -128,6 +164,7 @@ static sl_err build_problem(struct sl_job_planning *p) {
                                    .sizes = r->sizes,
                                    .size_count = r->size_count,
                                    .memory = r->memory_bytes,
+                                   .zero1 = r->zero1,
                                    .straight = r->straight,
                                    .whole_layers = r->whole_layers};
     spec.precision = sl_search_precision_find(dtype);
@@ -142,6 +179,10 @@ static sl_err build_problem(struct sl_job_planning *p) {
     spec.staleness_count = p->staleness_count;
     if (r->micros)
         spec.micro_size = (spec.batch + r->micros - 1) / r->micros;
+    if (r->micro_size)
+        spec.micro_size = r->micro_size;
+    if (r->tp > 1)
+        SL_TRY(divide(p, &spec, &shards));
     return sl_search_problem_build(p->arena, &spec, &p->problem);
 }
 
@@ -153,7 +194,7 @@ static sl_err build_spec(const struct sl_job_planning *p, struct sl_job_planned 
     const struct sl_job_plan_request *r = p->request;
     const struct sl_schedule *row;
     bool automatic = !r->schedule || strcmp(r->schedule, "auto") == 0;
-    out->spec = (struct sl_search_spec){.graph = r->graph,
+    out->spec = (struct sl_search_spec){.graph = p->shard ? p->shard : r->graph,
                                         .has_kernel = p->device->has_kernel,
                                         .extra_bytes = p->device->extra_bytes,
                                         .optim = p->optim,
@@ -171,6 +212,8 @@ static sl_err build_spec(const struct sl_job_planning *p, struct sl_job_planned 
                                                .schedule = automatic ? NULL : r->schedule,
                                                .schedules = schedules_to_try(p),
                                                .threads = r->threads,
+                                               .width = (int)r->dp,
+                                               .workers = (int)r->pp,
                                                .until_ns = deadline(r->time_limit_s)};
     return SL_OK;
 }
@@ -212,7 +255,18 @@ sl_err sl_job_plan(struct sl_arena *arena, const struct sl_job_plan_request *req
                    struct sl_job_planned *out) {
     struct sl_job_planning p;
     *out = (struct sl_job_planned){0};
-    SL_TRY(sl_job_planning_open(arena, request, &p));
-    SL_TRY(build_spec(&p, out));
-    return search(arena, request, out);
+    sl_err err = sl_job_planning_open(arena, request, &p);
+    out->shard = p.shard;
+    if (err == SL_OK)
+        err = build_spec(&p, out);
+    if (err == SL_OK)
+        err = search(arena, request, out);
+    if (err != SL_OK)
+        sl_job_planned_close(out);
+    return err;
+}
+
+void sl_job_planned_close(struct sl_job_planned *planned) {
+    sl_graph_close(planned->shard);
+    planned->shard = NULL;
 }

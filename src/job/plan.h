@@ -26,6 +26,11 @@ struct sl_job_plan_request {
     int64_t micros;               /* micro-batches per batch [the best number] */
     const int64_t *sizes;         /* [size_count] micro-batch sizes to plan with [by micros] */
     int size_count;
+    int64_t micro_size;   /* samples of a micro-batch, instead of `micros` */
+    int64_t tp;           /* shards of a stage: tensor parallelism [1] */
+    int64_t dp;           /* replicas of every stage [the best numbers] */
+    int64_t pp;           /* workers in a pipeline [the best number] */
+    bool zero1;           /* replicas divide the optimizer state */
     int64_t devices;      /* the first so many of the machine [all] */
     int64_t memory_bytes; /* per device [the machine's] */
     int threads;          /* of the search [all cores] */
@@ -42,7 +47,10 @@ struct sl_job_plan_request {
 struct sl_job_planned {
     struct sl_search_spec spec;
     struct sl_search search; /* search.plan is the plan */
+    struct sl_graph *shard;  /* with `tp`: the graph of one shard, of spec.graph */
 };
+
+void sl_job_planned_close(struct sl_job_planned *planned);
 
 /* SL_ERR_USAGE: a field is wrong; SL_ERR_REFUSED: nothing fits, and the message says what would. */
 SL_MUST_CHECK sl_err sl_job_plan(struct sl_arena *arena, const struct sl_job_plan_request *request,

@@ -291,6 +291,9 @@ static sl_err open_search(struct search *s, struct sl_job_plan_request *request)
     SL_ASSERT(s->given);
     SL_TRY(fit_request(s->given, request));
     fit_sizes(s, request);
+    if (request->tp > 1 || request->zero1)
+        return sl_fail(SL_ERR_REFUSED, "`tp`, `zero1`: plan for a schedule from 'sluice list "
+                                       "schedules', not from a file");
     SL_TRY(sl_job_planning_open(s->arena, request, &s->planning));
     s->problem = s->planning.problem;
     SL_TRY(check_shape(s));

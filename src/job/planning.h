@@ -16,6 +16,7 @@ struct sl_job_planning {
     const struct sl_staleness_cost *staleness;
     int staleness_count;
     const struct sl_problem *problem;
+    struct sl_graph *shard; /* the caller closes it; NULL: no tensor parallelism */
 };
 
 /* Checks the numbers of the request and opens all it names. */

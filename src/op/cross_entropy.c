@@ -85,8 +85,9 @@ static const struct sl_attr_desc attrs[] = {
 };
 
 SL_OP_ROW(cross_entropy, "mean negative log likelihood of integer targets", "logits targets",
-          "loss lse", .attrs = attrs, .exact_out = 3, .infer = infer, .flops = flops, .grad = grad,
-          .ref = ref, .is_loss = true, .count_input = 1, .count_attr = IGNORE)
+          "loss lse", .attrs = attrs, .divide = SL_DIVIDE_CLASSES, .exact_out = 3, .infer = infer,
+          .flops = flops, .grad = grad, .ref = ref, .is_loss = true, .count_input = 1,
+          .count_attr = IGNORE)
 
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[1];

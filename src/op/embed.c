@@ -53,8 +53,8 @@ static void ref(const struct sl_ref *r) {
 static const struct sl_attr_desc attrs[] = {{"padding", SL_ATTR_INT, "-1", NULL}, {0}};
 
 SL_OP_ROW(embed, "rows of a table by index", "table indices", "y", .attrs = attrs,
-          .layer = SL_LAYER_EMBED, .infer = infer, .flops = sl_op_flops_none, .bytes = bytes,
-          .grad = grad, .ref = ref)
+          .divide = SL_DIVIDE_TABLE, .layer = SL_LAYER_EMBED, .infer = infer,
+          .flops = sl_op_flops_none, .bytes = bytes, .grad = grad, .ref = ref)
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = SL_SHAPE(2, 0, c->attr[0].i, sl_graph_shape_dim(&c->in[0], -1).n);

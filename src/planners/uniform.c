@@ -55,10 +55,15 @@ static void add_depth(struct uniform *s, struct sl_candidate *c, int depth) {
     int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
     int max = p->straight ? 1 : p->machine->device_count / depth, power = 1, even = 1;
     max = max > micros ? (int)micros : max;
+    if (s->pool->query->width) {
+        if (s->pool->query->width > max)
+            return;
+        max = power = even = s->pool->query->width;
+    }
     c->stage_count = sl_planners_even_cut(p, s->order, c->size, depth, s->stage_of);
     while (2 * power <= max)
         power *= 2;
-    for (int w = 1; w <= max; w++)
+    for (int w = even; w <= max; w++)
         even = micros % w ? even : w;
     add_width(s, c, max);
     if (power != max)
@@ -86,6 +91,8 @@ static int64_t longest(struct uniform *s, int size, int depth) {
  * the longest stage shorter: with 96 layers and a head, 97 stages beat 96. */
 static bool tries_depth(struct uniform *s, int size, int depth, int64_t *shortest) {
     enum { SMALL = 16 };
+    if (s->pool->query->workers)
+        return depth == s->pool->query->workers;
     if (s->pool->query->problem->machine->device_count <= SMALL)
         return true;
     int odd = depth / (depth & -depth);

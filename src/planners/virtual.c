@@ -215,8 +215,10 @@ static void add_depth(struct virtual_stages *v, struct sl_candidate *c, int chun
     const struct sl_problem *p = v->pool->query->problem;
     int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
     int most = 0, power = 0, max = p->straight ? 1 : p->machine->device_count / c->ranks;
+    int width = v->pool->query->width;
+    width = v->row->layout == SL_LAYOUT_CROSS ? width / 2 : width;
     for (int n = 1; n <= max; n++)
-        if (takes(v, micros, c->ranks, n)) {
+        if ((!width || n == width) && takes(v, micros, c->ranks, n)) {
             most = n;
             power = n & (n - 1) ? power : n;
         }
@@ -240,6 +242,8 @@ static bool tries_depth(const struct virtual_stages *v, int depth) {
     int devices = v->pool->query->problem->machine->device_count, odd = depth / (depth & -depth);
     if (v->row->layout == SL_LAYOUT_CROSS && depth % 2)
         return false;
+    if (v->pool->query->workers)
+        return depth == v->pool->query->workers;
     if (depth == 1 && devices > 1) /* no pipeline */
         return false;
     return devices <= SMALL || odd == 1 || odd == 3 || depth == devices;

@@ -288,6 +288,17 @@ static void sort_edges(struct sl_arena *arena, struct sl_candidate_detail *detai
         detail->edge_at[s + 1] += detail->edge_at[s];
 }
 
+/* Replicas divide the optimizer state, and each updates the parameters of its part. Gradients then
+ * are scattered and parameters gathered, which takes as long as the all-reduce. */
+static void divide_state(struct sl_candidate_detail *detail) {
+    for (int s = 0; s < detail->c.stage_count && detail->problem->zero1; s++) {
+        struct sl_candidate_stage *stage = &detail->stages[s];
+        int64_t width = detail->c.width[s];
+        stage->bytes.state = (stage->bytes.state + width - 1) / width;
+        stage->step = (stage->step + width - 1) / width;
+    }
+}
+
 void sl_search_candidate_expand(struct sl_arena *arena, const struct sl_problem *problem,
                                 const struct sl_candidate *candidate,
                                 struct sl_candidate_detail *out) {
@@ -304,6 +315,7 @@ void sl_search_candidate_expand(struct sl_arena *arena, const struct sl_problem 
     sum_units(out, kind);
     merge_ties(out);
     set_steps(out);
+    divide_state(out);
     struct sl_arena scratch = {0};
     sum_tensors(out, SL_NEW(&scratch, int, (int64_t)stages *stages), SL_NEW(&scratch, int, stages));
     sl_arena_free(&scratch);

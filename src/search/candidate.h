@@ -159,6 +159,15 @@ SL_MUST_CHECK sl_err sl_search_candidate_simulate(const struct sl_candidate_deta
  * simulated with its share of the links that all of them use. */
 SL_MUST_CHECK sl_err sl_search_candidate_simulate_folded(const struct sl_candidate_detail *detail,
                                                          struct sl_candidate_score *out);
+/* The same with the schedule and the simulation in the arena. Of equal pipelines one is simulated. */
+struct sl_candidate_play {
+    const struct sl_sched *sched;
+    const struct sl_sim *sim; /* with a timeline if it was requested */
+    struct sl_candidate_score score;
+};
+SL_MUST_CHECK sl_err sl_search_candidate_play(struct sl_arena *arena,
+                                              const struct sl_candidate_detail *detail,
+                                              bool timeline, struct sl_candidate_play *out);
 /* Passes to simulate, the cost of a simulation: of the whole candidate, and folded. */
 int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail);
 int64_t sl_search_candidate_folded_passes(const struct sl_candidate_detail *detail);

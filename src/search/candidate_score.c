@@ -29,6 +29,38 @@ static void fill_nodes(struct sl_arena *arena, const struct sl_candidate_detail 
     }
 }
 
+static void add_run(struct sl_stage *stage, struct sl_collective *at,
+                    const struct sl_collective *c) {
+    struct sl_collective *last = stage->collective_count ? &at[stage->collective_count - 1] : NULL;
+    if (last && last->pass == c->pass && last->kind == c->kind &&
+        last->sample_bytes == c->sample_bytes)
+        last->count += c->count;
+    else
+        at[stage->collective_count++] = *c;
+}
+
+/* Forward passes meet the collectives of the stage's units in order, backward passes in reverse. */
+static void fill_collectives(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                             struct sl_stage *stages) {
+    const struct sl_problem *p = detail->problem;
+    int *room = SL_NEW(arena, int, detail->c.stage_count);
+    for (int u = 0; u < p->unit_count; u++)
+        room[detail->c.stage_of[u]] += p->units[u].collective_count;
+    for (int s = 0; s < detail->c.stage_count; s++) {
+        stages[s].shards = p->shards;
+        stages[s].collectives = SL_NEW(arena, struct sl_collective, room[s]);
+    }
+    for (int pass = 0; pass < SL_COLLECTIVE_PASSES; pass++)
+        for (int i = 0; i < p->unit_count; i++) {
+            int u = pass == SL_COLLECTIVE_F ? i : p->unit_count - 1 - i;
+            struct sl_stage *stage = &stages[detail->c.stage_of[u]];
+            struct sl_collective *at = (struct sl_collective *)(uintptr_t)stage->collectives;
+            for (int k = 0; k < p->units[u].collective_count; k++)
+                if (p->units[u].collectives[k].pass == (enum sl_collective_pass)pass)
+                    add_run(stage, at, &p->units[u].collectives[k]);
+        }
+}
+
 /* Ties whose units ended up in different stages. */
 static void fill_ties(struct sl_arena *arena, const struct sl_candidate_detail *detail,
                       struct sl_plan *draft) {
@@ -109,8 +141,11 @@ sl_err sl_search_candidate_plan(struct sl_arena *arena, const struct sl_candidat
                               .workers = detail->workers[s],
                               .recompute = detail->c.recompute[s],
                               .has_input = detail->stages[s].reads_data,
+                              .zero1 = p->zero1 && detail->c.width[s] > 1,
                               .bytes = exact ? exact[s] : detail->stages[s].bytes};
     fill_times(arena, detail, stages);
+    if (p->shards > 1)
+        fill_collectives(arena, detail, stages);
     if (p->graph_nodes)
         fill_nodes(arena, detail, stages);
     for (int w = 0; w < detail->device_count; w++)
@@ -209,12 +244,9 @@ static sl_err prepare(struct sl_arena *arena, const struct sl_candidate_detail *
     return build_as_run(arena, in->plan, &opts, &in->sched);
 }
 
-static sl_err simulate(struct sl_arena *arena, const struct sl_candidate_detail *detail,
-                       const struct sl_stage_bytes *exact, struct sl_candidate_score *out) {
-    struct sim_input in;
-    const struct sl_sim *sim;
-    SL_TRY(prepare(arena, detail, exact, &in));
-    SL_TRY(sl_sim_run(arena, in.sched, &in.opts, &sim));
+static void judge(const struct sl_candidate_detail *detail, const struct sim_input *input,
+                  const struct sl_sim *sim, struct sl_candidate_score *out) {
+    const struct sim_input in = *input;
     double tokens = sl_search_problem_tokens(detail->problem, detail->c.schedule);
     int64_t step_ns = sl_search_step_ns(in.sched, sim, (const int64_t(*)[SL_KIND_COUNT])in.dur);
     *out = (struct sl_candidate_score){.step_ns = (int64_t)llround(tokens * (double)step_ns),
@@ -224,10 +256,21 @@ static sl_err simulate(struct sl_arena *arena, const struct sl_candidate_detail 
     for (int w = 0; w < in.plan->worker_count; w++)
         idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
     out->bubble = idle / in.plan->worker_count;
+}
+
+static sl_err simulate(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                       const struct sl_stage_bytes *exact, struct sl_candidate_score *out) {
+    struct sim_input in;
+    const struct sl_sim *sim;
+    SL_TRY(prepare(arena, detail, exact, &in));
+    SL_TRY(sl_sim_run(arena, in.sched, &in.opts, &sim));
+    judge(detail, &in, sim, out);
     return SL_OK;
 }
 
 /* ---- folding ---- */
+
+enum { FOLD_ABOVE = 30000 };
 
 int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
     const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
@@ -238,22 +281,21 @@ int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
     return passes;
 }
 
-/* Are all stages equally wide, and is the candidate large? */
-static bool folds(const struct sl_candidate_detail *detail) {
-    enum { SMALL = 30000 };
+/* Are all stages equally wide, and does the candidate have more passes than `small`? */
+static bool folds(const struct sl_candidate_detail *detail, int64_t small) {
     const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     if (row && row->layout == SL_LAYOUT_CROSS) /* its pipelines come in pairs */
         return false;
     bool equal =
-        detail->c.width[0] > 1 && !detail->c.size_of && sl_search_candidate_passes(detail) > SMALL;
+        detail->c.width[0] > 1 && !detail->c.size_of && sl_search_candidate_passes(detail) > small;
     for (int s = 0; s < detail->c.stage_count; s++)
         equal &= detail->c.width[s] == detail->c.width[0];
     return equal;
 }
 
 int64_t sl_search_candidate_folded_passes(const struct sl_candidate_detail *detail) {
-    return folds(detail) ? sl_search_candidate_passes(detail) / detail->c.width[0]
-                         : sl_search_candidate_passes(detail);
+    return folds(detail, FOLD_ABOVE) ? sl_search_candidate_passes(detail) / detail->c.width[0]
+                                     : sl_search_candidate_passes(detail);
 }
 
 /* If all stages are equally wide, the pipelines only meet to reduce. One of them represents all,
@@ -288,7 +330,7 @@ sl_err sl_search_candidate_simulate_folded(const struct sl_candidate_detail *det
                                            struct sl_candidate_score *out) {
     struct sl_arena arena = {0};
     struct sl_candidate_detail one;
-    bool folded = folds(detail);
+    bool folded = folds(detail, FOLD_ABOVE);
     if (folded)
         fold(&arena, detail, &one);
     sl_err err = simulate(&arena, folded ? &one : detail, NULL, out);
@@ -296,6 +338,21 @@ sl_err sl_search_candidate_simulate_folded(const struct sl_candidate_detail *det
         out->over_worker = detail->workers[out->over_stage][0];
     sl_arena_free(&arena);
     return err;
+}
+
+sl_err sl_search_candidate_play(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                                bool timeline, struct sl_candidate_play *out) {
+    struct sl_candidate_detail *one = SL_NEW(arena, struct sl_candidate_detail, 1);
+    struct sim_input in;
+    *one = *detail;
+    if (folds(detail, 0))
+        fold(arena, detail, one);
+    SL_TRY(prepare(arena, one, NULL, &in));
+    in.opts.timeline = timeline;
+    SL_TRY(sl_sim_run(arena, in.sched, &in.opts, &out->sim));
+    out->sched = in.sched;
+    judge(one, &in, out->sim, &out->score);
+    return SL_OK;
 }
 
 sl_err sl_search_candidate_simulate(const struct sl_candidate_detail *detail,

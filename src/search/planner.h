@@ -27,6 +27,8 @@ struct sl_search_query {
     const struct sl_problem *problem;
     const char *schedule;         /* NULL: try those in `schedules` */
     const char *const *schedules; /* ends with NULL; NULL: the default synchronous ones */
+    int width;                    /* replicas of every stage; 0: any numbers */
+    int workers;                  /* in a pipeline; 0: any number */
     int64_t until_ns;             /* deadline by sl_clock_ns; 0: none */
     int threads;                  /* of the search; 0: all cores */
     double memory_scale;          /* plans may use this part of the memory; 0: all */
@@ -86,6 +88,8 @@ bool sl_search_query_mixes_sizes(const struct sl_search_query *query);
 bool sl_search_query_groups(const struct sl_search_query *query);
 /* The part of the memory that cut searches aim at. */
 double sl_search_query_memory(const struct sl_search_query *query);
+/* Has the candidate the degrees of the query? */
+bool sl_search_query_takes(const struct sl_search_query *query, const struct sl_candidate *c);
 bool sl_search_query_timed_out(const struct sl_search_query *query);
 
 #endif

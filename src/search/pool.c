@@ -94,7 +94,8 @@ static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c)
 void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *c,
                         const char *planner) {
     const struct sl_problem *p = pool->query->problem;
-    if (sl_search_candidate_devices(c) > p->machine->device_count || !is_allowed(p, c))
+    if (sl_search_candidate_devices(c) > p->machine->device_count || !is_allowed(p, c) ||
+        !sl_search_query_takes(pool->query, c))
         return;
     if (sl_search_schedule_shares(c->schedule) && !c->ranks)
         return; /* a plan with one stage per worker would not be what the name says */
@@ -166,7 +167,7 @@ static void keep_score(struct sl_search_pool *pool, const struct sl_candidate_en
 bool sl_search_pool_try(struct sl_search_pool *pool, const struct sl_candidate *c,
                         const char *planner, struct sl_candidate_score *score) {
     const struct sl_problem *p = pool->query->problem;
-    if (!is_allowed(p, c))
+    if (!is_allowed(p, c) || !sl_search_query_takes(pool->query, c))
         return false;
     struct sl_candidate_entry found = estimate(p, c);
     struct batch batch = {p, &found, &(sl_err){SL_OK}};

@@ -9,6 +9,7 @@
 #include "graph/blocks.h"
 #include "graph/model.h"
 #include "pass/program.h"
+#include "search/problem_shards.h"
 
 #include <math.h>
 #include <string.h>
@@ -207,12 +208,19 @@ static bool is_product(const struct sl_op *op) {
     return op->layer != SL_LAYER_NONE && op->layer != SL_LAYER_EMBED;
 }
 
+static double collective_ns(const struct builder *b, const struct sl_op_view *view) {
+    return sl_search_collective_ns(b->p, (double)sl_graph_shape_numel(&view->out[0], 1) *
+                                             b->precision->element);
+}
+
 static double node_ns(const struct builder *b, const struct sl_node *node,
                       const struct sl_cost_device_kind *kind, int64_t samples) {
     struct sl_op_view view;
     if (node->op->is_view)
         return 0;
     sl_graph_view(b->graph, node, samples, &view);
+    if (sl_search_shards_meet(node))
+        return collective_ns(b, &view);
     double stated = node->op->seconds ? node->op->seconds(&view) : -1;
     if (stated >= 0)
         return 1e9 * stated;
@@ -334,7 +342,8 @@ enum { UNITS_MAX = 4096 };
 /* Groups of nodes that no stage border may cut; with whole_layers also repeated blocks. */
 static void find_units(struct builder *b) {
     const struct sl_problem_spec *spec = b->spec;
-    int nodes = spec->graph->forward_count, *keep;
+    int nodes = spec->graph->forward_count, *keep, *first;
+    const int *kept;
     struct sl_blocks blocks;
     b->block_of = SL_NEW(b->arena, int, nodes + 1);
     sl_graph_blocks(b->arena, spec->graph, &blocks);
@@ -342,13 +351,19 @@ static void find_units(struct builder *b) {
     b->unit_of = SL_NEW(b->arena, int, nodes + 1);
     b->fine_of = SL_NEW(b->arena, int, nodes + 1);
     b->fine_count = sl_pass_units(b->arena, spec->graph, spec->has_kernel, b->fine_of);
-    b->p->unit_count = sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel,
-                                          spec->whole_layers ? b->block_of : NULL, b->unit_of);
+    kept = spec->shards         ? sl_search_shards_keep(b->arena, spec, b->block_of)
+           : spec->whole_layers ? b->block_of
+                                : NULL;
+    b->p->unit_count =
+        sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, kept, b->unit_of);
     if (b->p->unit_count <= UNITS_MAX)
         return;
     keep = SL_NEW(b->arena, int, nodes + 1);
+    first = SL_NEW(b->arena, int, nodes + 1);
+    for (int n = nodes - 1; n >= 0; n--)
+        first[b->unit_of[n]] = n;
     for (int n = 0; n < nodes; n++)
-        keep[n] = (int)((int64_t)n * UNITS_MAX / nodes);
+        keep[n] = (int)((int64_t)first[b->unit_of[n]] * UNITS_MAX / nodes);
     b->p->unit_count =
         sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, keep, b->unit_of);
 }
@@ -358,26 +373,30 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
     struct builder b = {.spec = spec, .graph = spec->graph, .arena = arena, .p = p};
     b.precision = spec->precision ? spec->precision : sl_search_precision_find("fp32");
-    *p =
-        (struct sl_problem){.model = spec->graph->name,
-                            .graph_hash = sl_graph_model_hash(spec->graph),
-                            .sizes_text = sl_graph_sizes_text(arena, spec->graph),
-                            .graph_nodes = spec->graph->forward_count,
-                            .machine = spec->machine,
-                            .batch = spec->batch,
-                            .estimated = !spec->cost,
-                            .action_ns = spec->cost ? spec->cost->action_ns : 0,
-                            .recompute_ratio = spec->cost ? 1e-6 * spec->cost->recompute : 0,
-                            .cold = spec->cost ? spec->cost->cold : (struct sl_cold){0},
-                            .tempo = spec->cost ? spec->cost->tempo : (struct sl_tempo){0},
-                            .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,
-                            .copy_bytes_per_s = spec->cost ? spec->cost->link_bytes_per_s : 0,
-                            .straight = spec->straight,
-                            .recompute = spec->recompute,
-                            .staleness = spec->staleness,
-                            .staleness_count = spec->staleness_count,
-                            .precision = b.precision->name,
-                            .exact_bytes = b.precision->exact_bytes};
+    *p = (struct sl_problem){
+        .model = sl_arena_dup(arena, spec->graph->name, strlen(spec->graph->name)),
+        .graph_hash = sl_graph_model_hash(spec->graph),
+        .sizes_text = sl_graph_sizes_text(arena, spec->graph),
+        .graph_nodes = spec->graph->forward_count,
+        .machine = spec->machine,
+        .batch = spec->batch,
+        .estimated = !spec->cost,
+        .action_ns = spec->cost ? spec->cost->action_ns : 0,
+        .recompute_ratio = spec->cost ? 1e-6 * spec->cost->recompute : 0,
+        .cold = spec->cost ? spec->cost->cold : (struct sl_cold){0},
+        .tempo = spec->cost ? spec->cost->tempo : (struct sl_tempo){0},
+        .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,
+        .copy_bytes_per_s = spec->cost ? spec->cost->link_bytes_per_s : 0,
+        .straight = spec->straight,
+        .shards = spec->shards ? spec->shards->count : 1,
+        .zero1 = spec->zero1,
+        .team = spec->shards ? spec->shards->link : (struct sl_team_link){0},
+        .whole_of = spec->shards ? spec->shards->whole_of : NULL,
+        .recompute = spec->recompute,
+        .staleness = spec->staleness,
+        .staleness_count = spec->staleness_count,
+        .precision = b.precision->name,
+        .exact_bytes = b.precision->exact_bytes};
     b.source = sl_graph_sources(arena, spec->graph);
     find_units(&b);
     fill_units(&b, p->unit_count);
@@ -393,6 +412,8 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
     p->memory = memory;
     fill_sizes(&b);
     SL_TRY(fill_times(&b));
+    if (spec->shards)
+        sl_search_shards_fill(arena, spec, b.unit_of, p);
     *out = p;
     return SL_OK;
 }

@@ -16,6 +16,7 @@
 #include "graph/graph.h"
 #include "graph/ideals.h"
 #include "optim/optim.h"
+#include "plan/plan.h"
 
 struct sl_unit {
     const char *name; /* scope and op of its first node, for reports */
@@ -26,6 +27,8 @@ struct sl_unit {
     double stash;                 /* bytes per sample from F to the backward pass */
     double work;                  /* bytes per sample of workspace */
     bool reads_data;
+    const struct sl_collective *collectives; /* between shards, in the order of the unit's nodes */
+    int collective_count;
 };
 
 struct sl_search_tensor {
@@ -83,6 +86,10 @@ struct sl_problem {
     double version_bytes_per_s;       /* of steps that write a new version; 0: as other steps */
     double copy_bytes_per_s;          /* workers copy messages at this rate; 0: links move them */
     bool straight;                    /* no replicas */
+    int shards;                       /* t: each device of `machine` is a team of t; 0: 1 */
+    struct sl_team_link team;         /* inside of a team; shards > 1 */
+    bool zero1;                       /* replicas divide the optimizer state */
+    const int *whole_of; /* [forward nodes of a shard's graph] node of the model; NULL */
     enum sl_recompute recompute;
     const struct sl_staleness_cost *staleness;
     int staleness_count;
@@ -93,6 +100,17 @@ struct sl_problem {
 /* Time of a recomputation of a forward pass that takes f. */
 static inline int64_t sl_search_recompute_ns(const struct sl_problem *p, int64_t f) {
     return p->recompute_ratio > 0 ? (int64_t)((double)f * p->recompute_ratio) : f;
+}
+
+static inline int sl_search_problem_shards(const struct sl_problem *p) {
+    return p->shards ? p->shards : 1;
+}
+
+/* Time of an all-reduce of a tensor over the shards: a ring, in which every device sends its parts of the
+ * sum and of the result to its neighbour. */
+static inline double sl_search_collective_ns(const struct sl_problem *p, double bytes) {
+    return 2.0 * (p->shards - 1) *
+           ((double)p->team.latency_ns + 1e9 * bytes / p->shards / p->team.bandwidth);
 }
 
 static inline const struct sl_unit_time *sl_search_problem_times(const struct sl_problem *p,
@@ -112,8 +130,18 @@ extern const struct sl_precision sl_search_precisions[];
 extern const int sl_search_precision_count;
 const struct sl_precision *sl_search_precision_find(const char *name);
 
+/* Tensor parallelism: the graph of the problem is that of one shard (SL_SHARD_ALONE). */
+struct sl_problem_shards {
+    int count;
+    const struct sl_graph *whole; /* of which `graph` is a shard; plans name its nodes */
+    const int *whole_of;          /* [forward nodes of the shard] node of `whole` */
+    struct sl_team_link link;
+};
+
 struct sl_problem_spec {
-    const struct sl_graph *graph;         /* differentiated */
+    const struct sl_graph *graph;           /* differentiated */
+    const struct sl_problem_shards *shards; /* NULL: no tensor parallelism */
+    bool zero1;
     bool (*has_kernel)(const char *name); /* of the device: decides what is fused */
     const struct sl_machine *machine;
     const struct sl_cost *cost;           /* NULL: a roofline estimate */

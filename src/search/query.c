@@ -7,6 +7,17 @@ bool sl_search_query_timed_out(const struct sl_search_query *query) {
     return sl_clock_past(query->until_ns);
 }
 
+bool sl_search_query_takes(const struct sl_search_query *query, const struct sl_candidate *c) {
+    const struct sl_schedule *row = sl_schedules_row_find(c->schedule);
+    int workers = c->ranks ? c->ranks : c->stage_count;
+    if (c->ranks && row && row->layout == SL_LAYOUT_CROSS && query->width && query->width % 2)
+        return false;
+    for (int s = 0; s < c->stage_count && query->width; s++)
+        if (c->width[s] != query->width)
+            return false;
+    return !query->workers || workers == query->workers;
+}
+
 double sl_search_query_memory(const struct sl_search_query *query) {
     double scale = query->memory_scale > 0 ? query->memory_scale : 1;
     return query->cut_scale > 0 ? scale * query->cut_scale : scale;

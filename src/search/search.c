@@ -41,6 +41,12 @@ sl_err sl_search_candidate_exact_bytes(struct sl_arena *arena,
     for (int u = 0; u < p->unit_count; u++)
         for (int i = 0; i < p->units[u].node_count; i++)
             stage_of[p->units[u].nodes[i]] = detail->c.stage_of[u];
+    if (p->whole_of) {
+        const int *whole = stage_of;
+        stage_of = SL_NEW(arena, int, spec->graph->forward_count + 1);
+        for (int n = 0; n < spec->graph->forward_count; n++)
+            stage_of[n] = whole[p->whole_of[n]];
+    }
     for (int s = 0; s < detail->c.stage_count; s++)
         SL_TRY(stage_bytes(detail, spec, stage_of, s, &bytes[s]));
     *out = bytes;

@@ -19,6 +19,7 @@ struct chooser {
     SL_VEC(int) summing;             /* nodes that sum in this attempt */
     SL_VEC(int) work;                /* nodes to visit */
     bool *kept;                      /* [values] outputs and losses: replicated */
+    int64_t table_rows;              /* of the largest table; 0: tables stay whole */
     const struct sl_map *wanted;     /* parameters that may be divided; NULL: all */
     int want_parts;
 };
@@ -45,7 +46,7 @@ static void list_readers(struct chooser *c) {
         }
     for (int64_t i = 0; i < graph->losses.count; i++)
         c->kept[graph->losses.at[i].value] = true;
-    for (int64_t i = 0; i < graph->outputs.count; i++)
+    for (int64_t i = 0; i < graph->outputs.count && !c->out->vocabulary; i++)
         c->kept[graph->outputs.at[i].value] = true;
     for (int64_t i = 0; i < graph->updates.count; i++)
         c->kept[graph->updates.at[i].value] = true;
@@ -108,9 +109,15 @@ static bool reads_whole_param(const struct sl_shard_query *q) {
     return false;
 }
 
+static bool is_vocabulary(const struct sl_op *op) {
+    return op->divide == SL_DIVIDE_TABLE || op->divide == SL_DIVIDE_CLASSES;
+}
+
 static bool visit(struct chooser *c, int n) {
     struct sl_shard_query q;
     fill_query(c->graph, c->out, n, &q);
+    if (is_vocabulary(q.node->op) && !c->out->vocabulary)
+        return false;
     if (!sl_shard_rule_apply(&q)) {
         c->want_parts = q.want_parts ? q.want_parts : c->want_parts;
         return false;
@@ -137,14 +144,16 @@ static void forget(struct chooser *c) {
         c->out->sums[c->summing.at[i]] = false;
 }
 
-/* A region from the columns of node n. */
+/* A region from the columns of node n, or from the rows of its table. */
 static bool attempt(struct chooser *c, int n, int parts) {
     const struct sl_node *node = &c->graph->nodes.at[n];
-    int rank = sl_graph_value(c->graph, node->out[0])->shape.rank;
-    const struct sl_shard_layout columns = {true, rank - 1, parts};
+    bool table = node->op->divide == SL_DIVIDE_TABLE;
+    int first = table ? node->in[0] : node->out[0];
+    int rank = sl_graph_value(c->graph, first)->shape.rank;
+    const struct sl_shard_layout part = {true, table ? 0 : rank - 1, parts};
     c->values.count = c->summing.count = c->work.count = 0;
     c->want_parts = 0;
-    bool ok = divide(c, node->out[0], &columns);
+    bool ok = divide(c, first, &part);
     while (ok && c->work.count > 0)
         ok = visit(c, c->work.at[--c->work.count]);
     ok = ok && c->summing.count > 0;
@@ -155,21 +164,36 @@ static bool attempt(struct chooser *c, int n, int parts) {
 
 static bool opens(const struct chooser *c, int n) {
     const struct sl_node *node = &c->graph->nodes.at[n];
+    if (node->op->divide == SL_DIVIDE_TABLE)
+        return c->out->vocabulary && !c->out->at[node->in[0]].divided &&
+               sl_graph_value(c->graph, node->in[0])->shape.dim[0] == c->table_rows;
     if (node->op->divide != SL_DIVIDE_PRODUCT || c->out->at[node->in[0]].divided ||
         c->out->at[node->out[0]].divided || c->out->at[node->in[1]].divided)
         return false;
     return sl_graph_value(c->graph, node->in[1])->kind == SL_VALUE_PARAM;
 }
 
-static sl_err choose(struct chooser *c, int shards) {
+static void find_largest_table(struct chooser *c) {
+    for (int64_t n = 0; n < sl_shard_nodes(c->graph); n++) {
+        const struct sl_node *node = &c->graph->nodes.at[n];
+        if (node->op->divide != SL_DIVIDE_TABLE)
+            continue;
+        int64_t rows = sl_graph_value(c->graph, node->in[0])->shape.dim[0];
+        c->table_rows = rows > c->table_rows ? rows : c->table_rows;
+    }
+}
+
+static sl_err choose(struct chooser *c, int shards, bool vocabulary) {
     const struct sl_graph *graph = c->graph;
     SL_ASSERT(graph->checked && shards >= 1);
     *c->out = (struct sl_shard_layouts){
         .shards = shards,
+        .vocabulary = vocabulary,
         .at = SL_NEW(c->arena, struct sl_shard_layout, graph->values.count + 1),
         .sums = SL_NEW(c->arena, bool, graph->nodes.count + 1),
     };
     list_readers(c);
+    find_largest_table(c);
     for (int n = 0; n < sl_shard_nodes(graph) && shards > 1; n++) {
         if (!opens(c, n))
             continue;
@@ -187,7 +211,13 @@ static sl_err choose(struct chooser *c, int shards) {
 sl_err sl_shard_choose(struct sl_arena *arena, const struct sl_graph *graph, int shards,
                        struct sl_shard_layouts *out) {
     struct chooser c = {.arena = arena, .graph = graph, .out = out};
-    return choose(&c, shards);
+    return choose(&c, shards, false);
+}
+
+sl_err sl_shard_choose_vocabulary(struct sl_arena *arena, const struct sl_graph *graph, int shards,
+                                  struct sl_shard_layouts *out) {
+    struct chooser c = {.arena = arena, .graph = graph, .out = out};
+    return choose(&c, shards, true);
 }
 
 static sl_err check_like(const struct sl_graph *graph, const struct sl_shard_layouts *layouts,
@@ -216,7 +246,7 @@ sl_err sl_shard_choose_like(struct sl_arena *arena, const struct sl_graph *graph
     for (int64_t i = 0; i < of->params.count; i++)
         if (like->at[of->params.at[i].value].divided)
             sl_map_put(&wanted, sl_str(of->params.at[i].name), i);
-    sl_err err = choose(&c, like->shards);
+    sl_err err = choose(&c, like->shards, like->vocabulary);
     sl_map_free(&wanted);
     return err == SL_OK ? check_like(graph, out, of, like) : err;
 }
@@ -271,7 +301,7 @@ sl_err sl_shard_check(const struct sl_graph *graph, const struct sl_shard_layout
         if (layouts->at[graph->losses.at[i].value].divided)
             return sl_fail(SL_ERR_INPUT, "loss '%s' is divided", graph->losses.at[i].name);
     for (int64_t i = 0; i < graph->outputs.count; i++)
-        if (layouts->at[graph->outputs.at[i].value].divided)
+        if (layouts->at[graph->outputs.at[i].value].divided && !layouts->vocabulary)
             return sl_fail(SL_ERR_INPUT, "output '%s' is divided", graph->outputs.at[i].name);
     for (int64_t n = 0; n < sl_shard_nodes(graph); n++)
         SL_TRY(check_node(graph, layouts, n));

@@ -8,8 +8,9 @@ struct rewriter {
     const struct sl_graph *from;
     const struct sl_shard_layouts *layouts;
     struct sl_graph *to;
-    int lanes; /* shards */
-    bool apart;
+    int lanes; /* shards in the graph: all, or one alone */
+    int shards;
+    bool apart;   /* each lane has its own copy of what is replicated */
     int *at;      /* [values][lanes] new value */
     int *entered; /* [values][lanes] the same inside a region, -1: not yet */
     SL_VEC(struct sl_shard_node) nodes;
@@ -42,7 +43,7 @@ static void describe_part(struct rewriter *r, const struct sl_param *param, int 
         .axis = layout->divided ? layout->axis : 0,
         .parts = layout->divided ? layout->parts : 1,
         .shard = layout->divided ? shard : 0,
-        .shards = layout->divided ? r->lanes : 1,
+        .shards = layout->divided ? r->shards : 1,
     };
     out->part_of = part;
     out->echo = !layout->divided && shard > 0;
@@ -54,7 +55,7 @@ static sl_err copy_params(struct rewriter *r, bool states) {
         const struct sl_param *p = states ? &r->from->states.at[i] : &r->from->params.at[i];
         const struct sl_shard_layout *layout = &r->layouts->at[p->value];
         struct sl_shape shape =
-            sl_shard_shape(&sl_graph_value(r->from, p->value)->shape, layout, r->lanes);
+            sl_shard_shape(&sl_graph_value(r->from, p->value)->shape, layout, r->shards);
         int id = -1;
         for (int k = 0; k < r->lanes; k++) {
             bool first = k == 0 && !layout->divided;
@@ -89,7 +90,7 @@ static sl_err emit(struct rewriter *r, const struct sl_node_spec *spec, int node
 static sl_err emit_named(struct rewriter *r, const char *name, int count, const int *in,
                          struct sl_shard_node at, int *out) {
     const struct sl_node *node = &r->from->nodes.at[at.node];
-    union sl_attr of[1] = {{.i = r->lanes}};
+    union sl_attr of[1] = {{.i = r->shards}};
     const struct sl_op *op = r->to->find_op(sl_str(name));
     struct sl_node_spec spec = {.op = op,
                                 .in_count = count,
@@ -184,10 +185,13 @@ static sl_err emit_sum(struct rewriter *r, int n, const int *terms) {
 
 static sl_err emit_divided(struct rewriter *r, int n) {
     const struct sl_node *node = &r->from->nodes.at[n];
-    struct sl_shard_query q = {.graph = r->from, .node = node, .shards = r->lanes};
+    struct sl_shard_query q = {.graph = r->from, .node = node, .shards = r->shards};
     union sl_attr attr[SL_MAX_ATTR];
     bool sums = r->layouts->sums[n];
     int terms[SL_MAX_OUT];
+    for (int i = 0; i < node->in_count; i++)
+        if (node->in[i] >= 0)
+            q.in[i] = r->layouts->at[node->in[i]];
     for (int i = 0; i < node->out_count; i++)
         q.out[i] = r->layouts->at[node->out[i]];
     sl_shard_attrs(&q, attr);
@@ -238,8 +242,9 @@ static sl_err copy_ends(struct rewriter *r) {
         }
     }
     for (int64_t i = 0; i < r->from->outputs.count; i++)
-        SL_TRY(sl_graph_output(r->to, r->from->outputs.at[i].name,
-                               at_of(r, r->from->outputs.at[i].value)[0]));
+        if (!r->layouts->at[r->from->outputs.at[i].value].divided)
+            SL_TRY(sl_graph_output(r->to, r->from->outputs.at[i].name,
+                                   at_of(r, r->from->outputs.at[i].value)[0]));
     return SL_OK;
 }
 
@@ -279,15 +284,18 @@ static sl_err fill(struct rewriter *r) {
 sl_err sl_shard_rewrite(const struct sl_graph *graph, const struct sl_shard_layouts *layouts,
                         enum sl_shard_form form, struct sl_graph **out,
                         struct sl_shard_node **nodes) {
-    if (layouts->shards < 1 || layouts->shards > SL_MAX_OUT)
+    bool alone = form == SL_SHARD_ALONE;
+    SL_ASSERT(alone || !layouts->vocabulary);
+    if (layouts->shards < 1 || (layouts->shards > SL_MAX_OUT && !alone))
         return sl_fail(SL_ERR_REFUSED, "%d tensor-parallel shards: 1 to %d can run",
                        layouts->shards, SL_MAX_OUT);
     SL_TRY(sl_shard_check(graph, layouts));
     struct rewriter r = {.from = graph,
                          .layouts = layouts,
                          .to = open_like(graph),
-                         .lanes = layouts->shards,
-                         .apart = form == SL_SHARD_APART};
+                         .lanes = alone ? 1 : layouts->shards,
+                         .shards = layouts->shards,
+                         .apart = form != SL_SHARD_TOGETHER};
     sl_err err = fill(&r);
     if (err == SL_OK && nodes)
         *nodes = sl_vec_freeze(&r.to->arena, r.nodes.at, r.nodes.count, sizeof **nodes);

@@ -225,11 +225,26 @@ static bool rule_split(struct sl_shard_query *q) {
     return true;
 }
 
+/* ---- the vocabulary ---- */
+
+/* Each shard looks up the indices of its rows; other rows of its term are 0. */
+static bool rule_table(struct sl_shard_query *q) {
+    q->sums = true;
+    return !q->out[0].divided && give(&q->in[0], 0, 1);
+}
+
+/* The sum over all classes is a sum of the shards' sums. */
+static bool rule_classes(struct sl_shard_query *q) {
+    q->sums = true;
+    return !q->out[0].divided && !q->out[1].divided && give(&q->in[0], shape_in(q, 0)->rank - 1, 1);
+}
+
 static bool (*const rules[SL_DIVIDE_RULES])(struct sl_shard_query *) = {
     [SL_DIVIDE_EACH] = rule_each,       [SL_DIVIDE_ROWS] = rule_rows,
     [SL_DIVIDE_HEADS] = rule_heads,     [SL_DIVIDE_PRODUCT] = rule_product,
     [SL_DIVIDE_RESHAPE] = rule_reshape, [SL_DIVIDE_TRANSPOSE] = rule_transpose,
-    [SL_DIVIDE_SPLIT] = rule_split,
+    [SL_DIVIDE_SPLIT] = rule_split,     [SL_DIVIDE_TABLE] = rule_table,
+    [SL_DIVIDE_CLASSES] = rule_classes,
 };
 
 bool sl_shard_rule_apply(struct sl_shard_query *q) {
@@ -255,4 +270,7 @@ void sl_shard_attrs(const struct sl_shard_query *q, union sl_attr attr[SL_MAX_AT
         memcpy(attr, q->node->attr, sizeof *attr * (size_t)count);
     if (op->divide == SL_DIVIDE_RESHAPE && q->out[0].divided)
         attr[0].shape.dim[q->out[0].axis] /= q->shards;
+    if (op->divide == SL_DIVIDE_TABLE && q->in[0].divided &&
+        attr[0].i >= shape_in(q, 0)->dim[0] / q->shards) /* the padding row */
+        attr[0].i = -1;
 }

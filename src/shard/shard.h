@@ -12,7 +12,8 @@
  *
  * All else is replicated: every shard computes it. The choice divides each region for which all ops have
  * a rule (sl_op.divide) and all sizes are multiples of t. With one all-reduce forward and one
- * backward per region it is Megatron's layout for transformers (Shoeybi et al. 2019).
+ * backward per region it is Megatron's layout for transformers (Shoeybi et al. 2019). So are the tables and
+ * heads that share a vocabulary, if the vocabulary may be divided.
  */
 #ifndef SL_SHARD_SHARD_H
 #define SL_SHARD_SHARD_H
@@ -31,6 +32,7 @@ struct sl_shard_layouts {
     struct sl_shard_layout *at; /* [values] */
     bool *sums;                 /* [nodes] output 0 is the sum of the shards' terms */
     int regions;                /* how many; 0: all is replicated */
+    bool vocabulary;            /* tables and losses over classes may be divided too */
 };
 
 /* Chooses the layouts of the forward part of a checked graph. `like`: divide the same
@@ -42,6 +44,11 @@ SL_MUST_CHECK sl_err sl_shard_choose_like(struct sl_arena *arena, const struct s
                                           const struct sl_graph *of,
                                           const struct sl_shard_layouts *like,
                                           struct sl_shard_layouts *out);
+
+/* The same, and divides the vocabulary: of tables only the largest one, as every table costs a sum. */
+SL_MUST_CHECK sl_err sl_shard_choose_vocabulary(struct sl_arena *arena,
+                                                const struct sl_graph *graph, int shards,
+                                                struct sl_shard_layouts *out);
 
 /* Proves that the layouts fit each other: every node of a divided tensor obeys its op's rule, terms are
  * summed, losses and outputs are replicated. SL_ERR_INPUT names the node. sl_shard_rewrite calls
@@ -61,10 +68,13 @@ struct sl_shard_node {
  *              nodes. It is a complete model that any runner can train.
  *   apart      for t workers: shard k has its own copy of all nodes, and no node reads a value of
  *              another shard; sums are collectives. Copies beyond shard 0 are echoes.
+ *   alone      shard 0 of those: what one device computes, for costs and bytes. It cannot run: a
+ *              divided vocabulary has the costs of its parts, but not their arithmetic, and outputs
+ *              of divided values are left out.
  *
- * Both compute the same bits: a shard runs the same ops on the same shapes, and sums have one order.
+ * The first two compute the same bits: a shard runs the same ops on the same shapes, and sums have one order.
  * Divided parameter W becomes W.shard-0, W.shard-1, ...; echoes are called W.echo-1, ... . */
-enum sl_shard_form { SL_SHARD_TOGETHER, SL_SHARD_APART };
+enum sl_shard_form { SL_SHARD_TOGETHER, SL_SHARD_APART, SL_SHARD_ALONE };
 SL_MUST_CHECK sl_err sl_shard_rewrite(const struct sl_graph *graph,
                                       const struct sl_shard_layouts *layouts,
                                       enum sl_shard_form form, struct sl_graph **out,

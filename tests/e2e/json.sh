@@ -52,6 +52,7 @@ say "sched | verify" 0 sched --chain 3 --schedule 2bw --micro 4 --iters 3 -o x.s
 say "sched | verify" 0 verify x.sched
 say "sim" 0 sim --chain 3 --schedule zb-h1 --micro 4
 say "sim" 0 sim --chain 3 --schedule zb-h1 --micro 4 --totals
+say "sim MODEL" 0 sim "${tiny[@]}" --machine laptop --tp 2 --pp 2 "${batch[@]}"
 
 cat "$SRC_DIR"/docs/*.md >text.txt
 say "train MODEL" 0 train "${tiny[@]}" "${batch[@]}" --data text.txt --steps 3 --eval-every 2 --out one
