@@ -4,7 +4,7 @@
 #include "cli/plan_args.h"
 #include "cli/sched_args.h"
 #include "cli/terminal.h"
-#include "job/model_sim.h"
+#include "sizing/sim.h"
 
 enum { GRID_LANES = 64, GRID_ACTIONS = 100000 };
 
@@ -58,14 +58,14 @@ static bool is_model(const struct sl_args *args, const char *input) {
 
 static sl_err simulate_model(const struct sl_args *args, const struct sl_graph *graph,
                              struct sl_arena *arena, struct sl_text *text) {
-    struct sl_job_model_sim_request request = {.picture = draws(args)};
+    struct sl_sizing_request request = {.picture = draws(args)};
     struct sl_report_model_sim s;
     struct sl_grid_opts grid;
     SL_TRY(sl_cli_plan_request(args, &request.plan));
     SL_TRY(sl_cli_degrees(args, &request.plan.dp, &request.plan.pp));
     SL_TRY(sl_args_int(args, "--chunks", 1, SL_STAGE_MAX, &request.chunks));
     request.plan.graph = graph;
-    SL_TRY(sl_job_model_sim(arena, &request, &s));
+    SL_TRY(sl_sizing_sim(arena, &request, &s));
     SL_TRY(draw(args, &s.sim));
     if (sl_args_has(args, "--json"))
         sl_report_model_sim_json(&s, text);

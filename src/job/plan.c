@@ -128,23 +128,9 @@ static sl_err check_numbers(const struct sl_job_plan_request *r) {
 /* The graph of one shard and the machine of teams. */
 static sl_err divide(struct sl_job_planning *p, struct sl_problem_spec *spec,
                      struct sl_problem_shards *out) {
-    struct sl_shard_layouts layouts;
-    struct sl_shard_node *nodes;
-    int t = (int)p->request->tp;
-    *out = (struct sl_problem_shards){.count = t, .whole = spec->graph};
-    SL_TRY(sl_cost_machine_teams(p->arena, p->machine, t, &p->machine, &out->link));
-    SL_TRY(sl_shard_choose_vocabulary(p->arena, spec->graph, t, &layouts));
-    if (!layouts.regions)
-        return sl_fail(SL_ERR_REFUSED,
-                       "`tp`: no part of model '%s' can be divided into %d shards (sizes must be "
-                       "multiples of it)",
-                       spec->graph->name, t);
-    SL_TRY(sl_shard_rewrite(spec->graph, &layouts, SL_SHARD_ALONE, &p->shard, &nodes));
-    SL_TRY(sl_graph_autodiff(p->shard));
-    int *whole_of = SL_NEW(p->arena, int, p->shard->forward_count + 1);
-    for (int n = 0; n < p->shard->forward_count; n++)
-        whole_of[n] = nodes[n].node;
-    out->whole_of = whole_of;
+    *out = (struct sl_problem_shards){.count = (int)p->request->tp, .whole = spec->graph};
+    SL_TRY(sl_cost_machine_teams(p->arena, p->machine, out->count, &p->machine, &out->link));
+    SL_TRY(sl_shard_alone(p->arena, spec->graph, out->count, &p->shard, &out->whole_of));
     spec->machine = p->machine;
     spec->graph = p->shard;
     spec->shards = out;

@@ -1,5 +1,5 @@
-/* From degrees of parallelism to a candidate and its simulation (model_sim.h). */
-#include "job/model_sim.h"
+/* From degrees of parallelism to a candidate and its simulation (sim.h). */
+#include "sizing/sim.h"
 
 #include "graph/blocks.h"
 #include "job/defaults.h"
@@ -10,7 +10,7 @@
 
 struct layout {
     struct sl_arena *arena;
-    const struct sl_job_model_sim_request *request;
+    const struct sl_sizing_request *request;
     const struct sl_schedule *row;
     const struct sl_problem *problem;
     int pp, dp, chunks;
@@ -41,7 +41,7 @@ static sl_err check_degrees(const struct layout *l) {
 }
 
 static sl_err set_degrees(struct layout *l) {
-    const struct sl_job_model_sim_request *r = l->request;
+    const struct sl_sizing_request *r = l->request;
     int devices = l->problem->machine->device_count;
     bool shares = sl_search_schedule_shares(l->row->name);
     bool fixed = l->row->layout != SL_LAYOUT_LOOP;
@@ -175,8 +175,8 @@ static sl_err simulate(struct layout *l, struct sl_report_model_sim *out) {
     return SL_OK;
 }
 
-sl_err sl_job_model_sim(struct sl_arena *arena, const struct sl_job_model_sim_request *request,
-                        struct sl_report_model_sim *out) {
+sl_err sl_sizing_sim(struct sl_arena *arena, const struct sl_sizing_request *request,
+                     struct sl_report_model_sim *out) {
     struct sl_job_plan_request plan = request->plan;
     struct sl_job_planning p = {0};
     struct layout l = {.arena = arena, .request = request};
