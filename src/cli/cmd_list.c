@@ -1,28 +1,28 @@
 /* sluice list: print the rows of a registry. */
 #include "cli/command.h"
 #include "cli/model_file.h"
-#include "job/list.h"
+#include "list/list.h"
 
 sl_err sl_cli_print_list(const struct sl_args *args, const char *name) {
-    struct sl_job_list list = {0};
+    struct sl_list list = {0};
     struct sl_text text = {0};
-    const struct sl_job_list_kind *kind = NULL;
+    const struct sl_list_kind *kind = NULL;
     sl_err err = SL_OK;
     if (name) {
-        SL_TRY_OUT(sl_job_list_kind_find(name, &kind));
+        SL_TRY_OUT(sl_list_kind_find(name, &kind));
         SL_TRY_OUT(kind->fill(sl_cli_model_dirs(args, &list.arena), &list));
     } else {
-        for (kind = sl_job_list_kinds; kind->name; kind++)
-            SL_PUSH(&list.rows, ((struct sl_job_list_row){kind->name, NULL, kind->brief}));
+        for (kind = sl_list_kinds; kind->name; kind++)
+            SL_PUSH(&list.rows, ((struct sl_list_row){kind->name, NULL, kind->brief}));
     }
     if (sl_args_has(args, "--json"))
-        sl_job_list_json(&list, &text);
+        sl_list_json(&list, &text);
     else
-        sl_job_list_put(&list, kind->detail, &text);
+        sl_list_put(&list, kind->detail, &text);
     SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
-    sl_job_list_free(&list);
+    sl_list_free(&list);
     return err;
 }
 

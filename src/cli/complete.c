@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/model_file.h"
-#include "job/list.h"
+#include "list/list.h"
 
 #include <string.h>
 
@@ -35,15 +35,15 @@ static void offer(const struct completion *c, const char *word, const char *brie
 static void offer_files(const struct completion *c) { sl_text_put(c->out, ":files\n"); }
 
 static sl_err offer_kind(const struct completion *c, const char *name) {
-    const struct sl_job_list_kind *kind;
-    struct sl_job_list list = {0};
+    const struct sl_list_kind *kind;
+    struct sl_list list = {0};
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_job_list_kind_find(name, &kind));
+    SL_TRY_OUT(sl_list_kind_find(name, &kind));
     SL_TRY_OUT(kind->fill(sl_cli_model_dirs(c->args, &list.arena), &list));
     for (int64_t i = 0; i < list.rows.count; i++)
         offer(c, list.rows.at[i].name, list.rows.at[i].brief);
 out:
-    sl_job_list_free(&list);
+    sl_list_free(&list);
     return err;
 }
 
@@ -147,8 +147,8 @@ static sl_err offer_commands(const struct completion *c) {
 static sl_err offer_formats(const struct completion *c) { return offer_kind(c, "formats"); }
 
 static sl_err offer_kinds(const struct completion *c) {
-    for (int k = 0; sl_job_list_kinds[k].name; k++)
-        offer(c, sl_job_list_kinds[k].name, sl_job_list_kinds[k].brief);
+    for (int k = 0; sl_list_kinds[k].name; k++)
+        offer(c, sl_list_kinds[k].name, sl_list_kinds[k].brief);
     return SL_OK;
 }
 

@@ -1,5 +1,5 @@
 /* Lists of what there is. A kind is a function and a row of the table below. */
-#include "job/list.h"
+#include "list/list.h"
 
 #include "base/json.h"
 #include "comm/comm.h"
@@ -20,11 +20,11 @@
 #include <string.h>
 
 /* A model that cannot be read is listed with its error. */
-static sl_err fill_models(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_models(const char *const *model_dirs, struct sl_list *list) {
     struct sl_job_model_names names = sl_job_model_names(model_dirs, &list->arena);
     for (int i = 0; i < names.count; i++) {
         struct sl_graph *graph = NULL;
-        struct sl_job_list_row row = {.name = names.at[i], .detail = "-"};
+        struct sl_list_row row = {.name = names.at[i], .detail = "-"};
         if (sl_job_model_open(&(struct sl_job_model_request){.name = names.at[i],
                                                              .dirs = model_dirs,
                                                              .sizes = ""},
@@ -46,7 +46,7 @@ static sl_err fill_models(const char *const *model_dirs, struct sl_job_list *lis
     return SL_OK;
 }
 
-static sl_err fill_ops(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_ops(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; i < sl_op_count; i++) {
         const struct sl_op *op = sl_op_rows[i];
@@ -56,20 +56,19 @@ static sl_err fill_ops(const char *const *model_dirs, struct sl_job_list *list) 
         sl_text_put(&text, op->inputs);
         for (int a = 0; op->attrs && op->attrs[a].name; a++)
             sl_text_printf(&text, "%s%s", a ? " " : "; ", op->attrs[a].name);
-        struct sl_job_list_row row = {op->name, sl_arena_dup(&list->arena, text.at, text.length),
-                                      op->brief};
+        struct sl_list_row row = {op->name, sl_arena_dup(&list->arena, text.at, text.length),
+                                  op->brief};
         SL_PUSH(&list->rows, row);
         sl_text_free(&text);
     }
     return SL_OK;
 }
 
-static void add_row(struct sl_job_list *list, const char *name, const char *detail,
-                    const char *brief) {
-    SL_PUSH(&list->rows, ((struct sl_job_list_row){name, detail, brief}));
+static void add_row(struct sl_list *list, const char *name, const char *detail, const char *brief) {
+    SL_PUSH(&list->rows, ((struct sl_list_row){name, detail, brief}));
 }
 
-static void add_device(struct sl_job_list *list, const struct sl_device_row *row) {
+static void add_device(struct sl_list *list, const struct sl_device_row *row) {
     const char *why = row->missing(),
                *here = why ? NULL : sl_profile_devices_text(&list->arena, row);
     const char *text = row->brief;
@@ -80,7 +79,7 @@ static void add_device(struct sl_job_list *list, const struct sl_device_row *row
     add_row(list, row->name, NULL, text);
 }
 
-static sl_err fill_data(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_data(const char *const *model_dirs, struct sl_list *list) {
     const char *name, *brief;
     (void)model_dirs;
     for (int i = 0; (name = sl_data_kind_name(i, &brief)); i++)
@@ -88,7 +87,7 @@ static sl_err fill_data(const char *const *model_dirs, struct sl_job_list *list)
     return SL_OK;
 }
 
-static sl_err fill_devices(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_devices(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; sl_device_rows[i]; i++)
         add_device(list, sl_device_rows[i]);
@@ -96,7 +95,7 @@ static sl_err fill_devices(const char *const *model_dirs, struct sl_job_list *li
 }
 
 /* "beta1=0.9 beta2=0.999" */
-static const char *hyper_text(struct sl_job_list *list, const struct sl_hyper *table) {
+static const char *hyper_text(struct sl_list *list, const struct sl_hyper *table) {
     struct sl_text text = {0};
     for (int i = 0; table && table[i].name; i++) {
         sl_text_printf(&text, "%s%s=", i ? " " : "", table[i].name);
@@ -107,21 +106,21 @@ static const char *hyper_text(struct sl_job_list *list, const struct sl_hyper *t
     return out;
 }
 
-static sl_err fill_formats(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_formats(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; sl_interop_importers[i]; i++)
         add_row(list, sl_interop_importers[i]->name, NULL, sl_interop_importers[i]->brief);
     return SL_OK;
 }
 
-static sl_err fill_machines(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_machines(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; i < sl_cost_machine_row_count; i++)
         add_row(list, sl_cost_machine_rows[i].name, NULL, sl_cost_machine_rows[i].brief);
     return SL_OK;
 }
 
-static sl_err fill_cost_models(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_cost_models(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; sl_peers_cost_models[i]; i++)
         add_row(list, sl_peers_cost_models[i]->name, sl_peers_cost_models[i]->format,
@@ -129,14 +128,14 @@ static sl_err fill_cost_models(const char *const *model_dirs, struct sl_job_list
     return SL_OK;
 }
 
-static sl_err fill_planners(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_planners(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; sl_planners_rows[i]; i++)
         add_row(list, sl_planners_rows[i]->name, NULL, sl_planners_rows[i]->brief);
     return SL_OK;
 }
 
-static sl_err fill_optimizers(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_optimizers(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; i < sl_optim_row_count; i++)
         add_row(list, sl_optim_rows[i]->name, hyper_text(list, sl_optim_rows[i]->hyper),
@@ -144,7 +143,7 @@ static sl_err fill_optimizers(const char *const *model_dirs, struct sl_job_list 
     return SL_OK;
 }
 
-static sl_err fill_policies(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_policies(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; i < sl_optim_policy_count; i++)
         add_row(list, sl_optim_policies[i]->name, sl_optim_policies[i]->rules,
@@ -152,7 +151,7 @@ static sl_err fill_policies(const char *const *model_dirs, struct sl_job_list *l
     return SL_OK;
 }
 
-static sl_err fill_lr_schedules(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_lr_schedules(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; i < sl_optim_lr_row_count; i++)
         add_row(list, sl_optim_lr_rows[i]->name, hyper_text(list, sl_optim_lr_rows[i]->hyper),
@@ -160,7 +159,7 @@ static sl_err fill_lr_schedules(const char *const *model_dirs, struct sl_job_lis
     return SL_OK;
 }
 
-static sl_err fill_schedules(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_schedules(const char *const *model_dirs, struct sl_list *list) {
     int count;
     const struct sl_schedule *const *rows = sl_schedules_row_registry(&count);
     (void)model_dirs;
@@ -169,14 +168,14 @@ static sl_err fill_schedules(const char *const *model_dirs, struct sl_job_list *
     return SL_OK;
 }
 
-static sl_err fill_transports(const char *const *model_dirs, struct sl_job_list *list) {
+static sl_err fill_transports(const char *const *model_dirs, struct sl_list *list) {
     (void)model_dirs;
     for (int i = 0; sl_comm_transports[i]; i++)
         add_row(list, sl_comm_transports[i]->name, NULL, sl_comm_transports[i]->brief);
     return SL_OK;
 }
 
-const struct sl_job_list_kind sl_job_list_kinds[] = {
+const struct sl_list_kind sl_list_kinds[] = {
     {"cost-models", "cost models of 'plan FILE'", "format", fill_cost_models},
     {"data", "kinds of data sets: --data KIND:FILE", NULL, fill_data},
     {"devices", "what runs kernels", NULL, fill_devices},
@@ -192,17 +191,17 @@ const struct sl_job_list_kind sl_job_list_kinds[] = {
     {"transports", "how workers reach each other", NULL, fill_transports},
     {0},
 };
-enum { KIND_COUNT = SL_COUNT(sl_job_list_kinds) - 1 };
+enum { KIND_COUNT = SL_COUNT(sl_list_kinds) - 1 };
 
 static const char *kind_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_job_list_kinds[i].name;
+    return sl_list_kinds[i].name;
 }
 
-sl_err sl_job_list_kind_find(const char *name, const struct sl_job_list_kind **out) {
+sl_err sl_list_kind_find(const char *name, const struct sl_list_kind **out) {
     for (int i = 0; i < KIND_COUNT; i++) {
-        *out = &sl_job_list_kinds[i];
-        if (strcmp(sl_job_list_kinds[i].name, name) == 0)
+        *out = &sl_list_kinds[i];
+        if (strcmp(sl_list_kinds[i].name, name) == 0)
             return SL_OK;
     }
     const char *near = sl_nearest(name, KIND_COUNT, kind_name, NULL);
@@ -211,14 +210,14 @@ sl_err sl_job_list_kind_find(const char *name, const struct sl_job_list_kind **o
     return sl_fail(SL_ERR_USAGE, "list: no kind '%s'; 'sluice list' names them", name);
 }
 
-void sl_job_list_free(struct sl_job_list *list) {
+void sl_list_free(struct sl_list *list) {
     SL_VEC_FREE(&list->rows);
     sl_arena_free(&list->arena);
 }
 
 /* ---- text ---- */
 
-static int widest(const struct sl_job_list *list, const char *heading, bool of_detail) {
+static int widest(const struct sl_list *list, const char *heading, bool of_detail) {
     size_t width = heading ? strlen(heading) : 0;
     for (int64_t i = 0; i < list->rows.count; i++) {
         const char *cell = of_detail ? list->rows.at[i].detail : list->rows.at[i].name;
@@ -228,10 +227,10 @@ static int widest(const struct sl_job_list *list, const char *heading, bool of_d
     return (int)width;
 }
 
-void sl_job_list_put(const struct sl_job_list *list, const char *detail, struct sl_text *text) {
+void sl_list_put(const struct sl_list *list, const char *detail, struct sl_text *text) {
     int name = widest(list, NULL, false), middle = widest(list, detail, true);
     for (int64_t i = 0; i < list->rows.count; i++) {
-        const struct sl_job_list_row *row = &list->rows.at[i];
+        const struct sl_list_row *row = &list->rows.at[i];
         sl_text_printf(text, "  %-*s  ", name, row->name);
         if (detail)
             sl_text_printf(text, "%-*s  ", middle, row->detail ? row->detail : "");
@@ -239,7 +238,7 @@ void sl_job_list_put(const struct sl_job_list *list, const char *detail, struct 
     }
 }
 
-void sl_job_list_json(const struct sl_job_list *list, struct sl_text *text) {
+void sl_list_json(const struct sl_list *list, struct sl_text *text) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '[');
     for (int64_t i = 0; i < list->rows.count; i++) {

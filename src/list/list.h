@@ -1,35 +1,35 @@
 /* Lists of what there is: one kind per registry, and the models of a library. */
-#ifndef SL_JOB_LIST_H
-#define SL_JOB_LIST_H
+#ifndef SL_LIST_LIST_H
+#define SL_LIST_LIST_H
 
 #include "base/text.h"
 #include "base/vec.h"
 
-struct sl_job_list_row {
+struct sl_list_row {
     const char *name, *detail, *brief; /* detail may be NULL */
 };
 
-struct sl_job_list {
+struct sl_list {
     struct sl_arena arena; /* of the texts of the rows */
-    SL_VEC(struct sl_job_list_row) rows;
+    SL_VEC(struct sl_list_row) rows;
 };
 
-struct sl_job_list_kind {
+struct sl_list_kind {
     const char *name;   /* "ops" */
     const char *brief;  /* "ops that models are made of" */
     const char *detail; /* heading of the middle column, NULL: none */
     /* Appends the rows. `model_dirs`: search path of models by name; ends with NULL, or is NULL. */
-    sl_err (*fill)(const char *const *model_dirs, struct sl_job_list *list);
+    sl_err (*fill)(const char *const *model_dirs, struct sl_list *list);
 };
 
-extern const struct sl_job_list_kind sl_job_list_kinds[]; /* alphabetical; ends with {0} */
+extern const struct sl_list_kind sl_list_kinds[]; /* alphabetical; ends with {0} */
 /* SL_ERR_USAGE with the nearest name. */
-SL_MUST_CHECK sl_err sl_job_list_kind_find(const char *name, const struct sl_job_list_kind **out);
+SL_MUST_CHECK sl_err sl_list_kind_find(const char *name, const struct sl_list_kind **out);
 
 /* Append the list as a table, or as JSON. `detail`: heading of the middle column; NULL: without
  * it. */
-void sl_job_list_put(const struct sl_job_list *list, const char *detail, struct sl_text *text);
-void sl_job_list_json(const struct sl_job_list *list, struct sl_text *text);
-void sl_job_list_free(struct sl_job_list *list);
+void sl_list_put(const struct sl_list *list, const char *detail, struct sl_text *text);
+void sl_list_json(const struct sl_list *list, struct sl_text *text);
+void sl_list_free(struct sl_list *list);
 
 #endif
