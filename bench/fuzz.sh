@@ -13,7 +13,7 @@ cd "$SRC_DIR"
 # target | the reader's own files
 readers() {
     cat <<'TABLE'
-bpe|src/tokenizer/bpe_read.c src/tokenizer/tokenizer.c
+tokenizer|src/tokenizer/read.c src/tokenizer/vocab.c src/tokenizer/merges.c src/tokenizer/step.c src/tokenizer/dialect.c
 ckpt_manifest|src/ckpt/manifest.c
 cost|src/cost/cost_text.c
 csv|src/data/kind_csv.c

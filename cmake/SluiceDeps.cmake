@@ -1,4 +1,4 @@
-# Libraries. Required: libm, threads, xxhash, zlib. All others are optional.
+# Libraries. Required: libm, threads, xxhash, zlib, PCRE2, utf8proc. All others are optional.
 #
 # SL_FEATURES lists what was found (x86 hwloc sodium cuda onnx). A source called foo_<feature>.c is
 # compiled only with the feature, foo_no<feature>.c only without it, so that no function needs an
@@ -32,7 +32,8 @@ endfunction()
 
 add_library(sluice_deps INTERFACE)
 add_library(sluice_deps_static INTERFACE)
-foreach(dep IN ITEMS "xxhash|xxhash.h|xxhash|libxxhash-dev" "zlib|zlib.h|z|zlib1g-dev")
+foreach(dep IN ITEMS "xxhash|xxhash.h|xxhash|libxxhash-dev" "zlib|zlib.h|z|zlib1g-dev"
+        "pcre2|pcre2.h|pcre2-8|libpcre2-dev" "utf8proc|utf8proc.h|utf8proc|libutf8proc-dev")
     string(REPLACE "|" ";" dep "${dep}")
     list(GET dep 0 name)
     list(GET dep 1 header)

@@ -77,8 +77,9 @@ SL_MUST_CHECK sl_err sl_json_take_double(struct sl_json_in *json, double *out);
 SL_MUST_CHECK sl_err sl_json_take_string(struct sl_json_in *json, struct sl_arena *arena,
                                          const char **out);
 
-/* Unescape `json->string` into the arena. */
+/* Unescape `json->string` into the arena; the slice may have zero bytes inside. */
 char *sl_json_unescape(const struct sl_json_in *json, struct sl_arena *arena);
+struct sl_str sl_json_unescape_str(const struct sl_json_in *json, struct sl_arena *arena);
 
 /* Fail with "file:line:column: message" at the current position. */
 sl_err sl_json_fail(const struct sl_json_in *json, const char *fmt, ...) SL_PRINTF(2, 3);

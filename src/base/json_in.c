@@ -260,7 +260,7 @@ static size_t put_utf8(char *out, unsigned code) {
     return 3;
 }
 
-char *sl_json_unescape(const struct sl_json_in *json, struct sl_arena *arena) {
+struct sl_str sl_json_unescape_str(const struct sl_json_in *json, struct sl_arena *arena) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char *out = sl_arena_alloc(arena, (int64_t)json->string.length + 1);
     size_t used = 0;
@@ -282,5 +282,9 @@ char *sl_json_unescape(const struct sl_json_in *json, struct sl_arena *arena) {
         }
     }
     out[used] = 0;
-    return out;
+    return (struct sl_str){out, used};
+}
+
+char *sl_json_unescape(const struct sl_json_in *json, struct sl_arena *arena) {
+    return (char *)sl_json_unescape_str(json, arena).at;
 }

@@ -46,7 +46,7 @@ static sl_err close_object(struct keys *keys, struct sl_json_in *json) {
 static void add_key(struct keys *keys, const struct sl_json_in *json) {
     struct key key = {json->string, json->string.at + json->string.length};
     if (memchr(key.name.at, '\\', key.name.length))
-        key.name = sl_str(sl_json_unescape(json, &keys->names));
+        key.name = sl_json_unescape_str(json, &keys->names);
     SL_PUSH(&keys->open, key);
 }
 

@@ -26,7 +26,8 @@ struct packer {
 static void encode_piece(void *ctx, int64_t i) {
     struct piece *piece = (struct piece *)ctx + i;
     piece->tokens.count = 0;
-    sl_tokenizer_encode(piece->tokenizer, piece->text, piece->length, true, &piece->tokens);
+    sl_tokenizer_encode(piece->tokenizer, piece->text, piece->length, SL_TOKENIZER_MATCH,
+                        &piece->tokens);
 }
 
 static void pack(struct packer *p, const struct sl_tokens *tokens) {
@@ -118,7 +119,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
 
 const struct sl_data_kind sl_data_text = {
     .name = "text",
-    .brief = "text: bytes, or byte-level BPE with a tokenizer (gzip too)",
+    .brief = "text: bytes, or the tokens of a tokenizer (gzip too)",
     .offers = "tokens and targets of one length, mask, segments, positions, row",
     .suffixes = ".txt.md.text",
     .ordered = true,

@@ -94,9 +94,22 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
     return SL_OK;
 }
 
+/* A model from a folder of Hugging Face brings its tokenizer. */
+static void resolve_tokenizer(struct sl_job_work *work) {
+    const char *folder = work->own_graph ? work->own_graph->folder : NULL;
+    struct sl_text path = {0};
+    if (*work->job.tokenizer || !folder)
+        return;
+    sl_text_printf(&path, "%s/tokenizer.json", folder);
+    if (sl_file_exists(path.at))
+        sl_job_resolve(&work->job, "tokenizer", path.at);
+    sl_text_free(&path);
+}
+
 static sl_err open_data(struct sl_job_work *work, const struct sl_job_host *host) {
     const struct sl_job *job = &work->job;
     struct sl_data_input *inputs;
+    resolve_tokenizer(work);
     if (host->data)
         sl_job_resolve(&work->job, "data", "program");
     SL_TRY(sl_run_describe_inputs(&work->arena, work->graph, &inputs));

@@ -38,7 +38,7 @@ static sl_err start(struct sl_job_sampler *s, const char *prompt) {
     SL_TRY(find_ports(s));
     s->window = sl_realloc(NULL, sizeof *s->window * (size_t)s->tokens->operand.numel);
     s->scores = sl_realloc(NULL, sizeof *s->scores * (size_t)s->logits->operand.numel);
-    sl_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &s->text);
+    sl_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), SL_TOKENIZER_MATCH, &s->text);
     for (int64_t i = 0; i < s->text.count; i++)
         if (s->text.at[i] >= s->vocab)
             return sl_fail(SL_ERR_INPUT, "the prompt has a token that the model does not know");

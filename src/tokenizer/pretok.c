@@ -83,7 +83,7 @@ static size_t line_ends(const struct place *p) {
     return found;
 }
 
-static size_t llama3_word(const struct place *p) {
+static size_t llama3_word(const struct place *p, size_t digits) {
     size_t length = contraction(p, true), next = 0, after = 0;
     if (length)
         return length;
@@ -94,7 +94,7 @@ static size_t llama3_word(const struct place *p) {
     if (class != SL_UNICODE_NUMBER && !line_end && class_at(p, next, &after) == SL_UNICODE_LETTER)
         return run_end(p, next, SL_UNICODE_LETTER, p->length);
     if (class == SL_UNICODE_NUMBER)
-        return run_end(p, 0, class, 3);
+        return run_end(p, 0, class, digits);
     size_t start = p->text[0] == ' ' ? 1 : 0;
     if (class_at(p, start, &after) == SL_UNICODE_OTHER) {
         size_t at = run_end(p, start, SL_UNICODE_OTHER, p->length);
@@ -110,7 +110,24 @@ size_t sl_tokenizer_pretok_word(enum sl_pretok rule, const char *text, size_t le
     struct place place = {text, length};
     switch (rule) {
     case SL_PRETOK_GPT2: return gpt2_word(&place);
-    case SL_PRETOK_LLAMA3: return llama3_word(&place);
+    case SL_PRETOK_LLAMA3: return llama3_word(&place, 3);
+    case SL_PRETOK_QWEN2: return llama3_word(&place, 1);
     default: return length;
     }
+}
+
+enum sl_pretok sl_tokenizer_pretok_rule(struct sl_str pattern) {
+#define LLAMA3(numbers)                                                                            \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers                          \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+    static const char *const patterns[] = {
+        [SL_PRETOK_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
+                           "\\s+(?!\\S)|\\s+",
+        [SL_PRETOK_LLAMA3] = LLAMA3("\\p{N}{1,3}"),
+        [SL_PRETOK_QWEN2] = LLAMA3("\\p{N}"),
+    };
+    for (int i = 0; i < SL_COUNT(patterns); i++)
+        if (sl_str_is(pattern, patterns[i]))
+            return (enum sl_pretok)i;
+    return SL_PRETOK_NONE;
 }

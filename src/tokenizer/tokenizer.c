@@ -1,8 +1,7 @@
-/* Tokenizers: opening, lookup of tokens and merges. bpe_read.c parses, bpe_encode.c encodes. */
+/* Tokenizers: opening, lookup of tokens. read.c parses, encode.c encodes, decode.c decodes. */
 #include "tokenizer/tokenizer.h"
 
-#include "base/map.h"
-#include "tokenizer/bpe.h"
+#include "tokenizer/own.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,95 +10,42 @@
 /* The largest known tokenizer.json has 34 MB. */
 static const int64_t file_limit_bytes = 256 << 20;
 
-static int64_t table_room(int64_t count) {
-    int64_t room = 16;
-    while (room < count + count / 2)
-        room *= 2;
-    return room;
-}
-
-static struct sl_str token_bytes(const struct sl_tokenizer *t, int64_t id) {
-    return (struct sl_str){t->pool + t->token[id].start, t->token[id].length};
-}
-
-static int64_t bytes_slot(const struct sl_tokenizer *t, struct sl_str bytes) {
-    int64_t mask = t->by_bytes_room - 1;
-    int64_t i = (int64_t)(sl_hash(bytes.at, bytes.length) & (uint64_t)mask);
-    while (t->by_bytes[i] && !sl_str_equal(token_bytes(t, t->by_bytes[i] - 1), bytes))
-        i = (i + 1) & mask;
-    return i;
-}
-
-static int64_t pair_slot(const struct sl_tokenizer *t, int32_t left, int32_t right) {
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    int64_t mask = t->by_pair_room - 1;
-    int64_t i = (int64_t)((key * 0x9E3779B97F4A7C15u) >> 32 & (uint64_t)mask);
-    while (t->by_pair[i]) {
-        const struct sl_bpe_merge *merge = &t->merge[t->by_pair[i] - 1];
-        if (merge->left == left && merge->right == right)
-            break;
-        i = (i + 1) & mask;
-    }
-    return i;
-}
-
-static uint32_t *new_table(int64_t room) {
-    uint32_t *table = sl_realloc(NULL, sizeof *table * (size_t)room);
-    memset(table, 0, sizeof *table * (size_t)room);
-    return table;
-}
-
-void sl_tokenizer_bpe_index_tokens(struct sl_tokenizer *t) {
-    int64_t count = 0;
-    for (int64_t id = 0; id < t->vocab; id++)
-        count += t->token[id].length > 0;
-    t->by_bytes_room = table_room(count);
-    t->by_bytes = new_table(t->by_bytes_room);
-    for (int64_t id = 0; id < t->vocab; id++) {
-        if (!t->token[id].length)
-            continue;
-        int64_t slot = bytes_slot(t, token_bytes(t, id));
-        if (!t->by_bytes[slot]) /* duplicate bytes: the first id wins */
-            t->by_bytes[slot] = (uint32_t)id + 1;
-    }
-}
-
-sl_err sl_tokenizer_bpe_index_merges(struct sl_tokenizer *t, const char *name) {
-    t->by_pair_room = table_room(t->merge_count);
-    t->by_pair = new_table(t->by_pair_room);
-    for (int64_t i = 0; i < t->merge_count; i++) {
-        int64_t slot = pair_slot(t, t->merge[i].left, t->merge[i].right);
-        if (t->by_pair[slot])
-            return sl_fail(SL_ERR_INPUT, "%s: merges %lld and %lld are the same pair", name,
-                           (long long)t->by_pair[slot], (long long)i + 1);
-        t->by_pair[slot] = (uint32_t)i + 1;
-    }
-    return SL_OK;
-}
-
-int64_t sl_tokenizer_bpe_find_merge(const struct sl_tokenizer *t, int32_t left, int32_t right) {
-    return (int64_t)t->by_pair[pair_slot(t, left, right)] - 1;
-}
-
 int32_t sl_tokenizer_find(const struct sl_tokenizer *t, struct sl_str bytes) {
-    if (t->bytes_only)
+    if (!t->model)
         return bytes.length == 1 ? (int32_t)(unsigned char)bytes.at[0] : -1;
-    return bytes.length ? (int32_t)t->by_bytes[bytes_slot(t, bytes)] - 1 : -1;
+    for (int64_t i = 0; i < t->added_count; i++)
+        if (sl_str_equal(t->added[i].content, bytes))
+            return t->added[i].id;
+    int32_t id = sl_tokenizer_vocab_find(t, bytes);
+    if (id >= 0 || !t->byte_level)
+        return id;
+    for (int64_t i = 0; i < t->vocab; i++) /* a token whose text does not stand for bytes */
+        if (t->literal[i] && sl_str_equal(sl_tokenizer_token_bytes(t, i), bytes))
+            return (int32_t)i;
+    return -1;
 }
 
 struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, int32_t id) {
     if (id < 0 || id >= t->vocab)
         return SL_STR("");
-    return token_bytes(t, id);
+    if (!t->piece_end)
+        return sl_tokenizer_token_bytes(t, id);
+    return (struct sl_str){t->pieces.at + t->piece_end[id],
+                           t->piece_end[id + 1] - t->piece_end[id]};
 }
 
 int64_t sl_tokenizer_vocab(const struct sl_tokenizer *t) { return t->vocab; }
 const char *sl_tokenizer_name(const struct sl_tokenizer *t) { return t->name; }
 
 int64_t sl_tokenizer_bytes(const struct sl_tokenizer *t) {
-    return (int64_t)sizeof *t + t->vocab * (int64_t)sizeof *t->token + t->pool_bytes +
-           t->merge_count * (int64_t)sizeof *t->merge + 4 * (t->by_bytes_room + t->by_pair_room) +
-           t->special_count * (int64_t)sizeof *t->special;
+    int64_t tables = (int64_t)(sizeof *t->token + sizeof *t->added_of + 2) +
+                     (t->score ? (int64_t)sizeof *t->score : 0) +
+                     (t->piece_end ? (int64_t)sizeof *t->piece_end : 0);
+    int64_t nodes = t->trie.count + t->raw_added.count + t->norm_added.count;
+    return (int64_t)sizeof *t + t->arena.used_bytes + t->vocab * tables + t->pool_bytes +
+           (int64_t)t->pieces.length + t->merge_count * (int64_t)sizeof *t->merge +
+           4 * (t->by_bytes_room + t->by_pair_room) + (t->meets ? SL_TOKENIZER_MEETS_BYTES : 0) +
+           nodes * (int64_t)sizeof *t->trie.node;
 }
 
 void sl_tokenizer_close(struct sl_tokenizer *t) {
@@ -107,10 +53,26 @@ void sl_tokenizer_close(struct sl_tokenizer *t) {
         return;
     free(t->token);
     free(t->pool);
+    free(t->literal);
+    free(t->is_special);
+    free(t->added_of);
+    free(t->score);
     free(t->merge);
     free(t->by_bytes);
     free(t->by_pair);
-    free(t->special);
+    free(t->meets);
+    free(t->piece_end);
+    sl_text_free(&t->pieces);
+    SL_VEC_FREE(&t->before);
+    SL_VEC_FREE(&t->after);
+    SL_VEC_FREE(&t->normalizer);
+    SL_VEC_FREE(&t->pretok);
+    SL_VEC_FREE(&t->decoder);
+    sl_tokenizer_trie_free(&t->trie);
+    sl_tokenizer_trie_free(&t->raw_added);
+    sl_tokenizer_trie_free(&t->norm_added);
+    sl_tokenizer_regex_close(t->regexes);
+    sl_arena_free(&t->arena);
     free(t);
 }
 
@@ -121,14 +83,12 @@ static struct sl_tokenizer *new_tokenizer(void) {
 
 static struct sl_tokenizer *open_bytes(void) {
     struct sl_tokenizer *t = new_tokenizer();
-    t->bytes_only = true;
     t->vocab = t->pool_bytes = 256;
     t->token = sl_realloc(NULL, 256 * sizeof *t->token);
     t->pool = sl_realloc(NULL, 256);
     for (int i = 0; i < 256; i++) {
         t->pool[i] = (char)i;
-        t->token[i] = (struct sl_bpe_token){(uint32_t)i, 1};
-        t->byte_id[i] = i;
+        t->token[i] = (struct sl_tokenizer_token){(uint32_t)i, 1};
     }
     snprintf(t->name, sizeof t->name, "bytes");
     return t;
@@ -137,12 +97,12 @@ static struct sl_tokenizer *open_bytes(void) {
 sl_err sl_tokenizer_read(const char *name, struct sl_str vocab, struct sl_str merges,
                          struct sl_tokenizer **out) {
     struct sl_tokenizer *t = new_tokenizer();
-    sl_err err = sl_tokenizer_bpe_read(t, name, vocab, merges);
+    sl_err err = sl_tokenizer_read_files(t, name, vocab, merges);
     if (err != SL_OK) {
         sl_tokenizer_close(t);
         return err;
     }
-    snprintf(t->name, sizeof t->name, "bpe %lld", (long long)t->vocab);
+    snprintf(t->name, sizeof t->name, "%s %lld", t->model->short_name, (long long)t->vocab);
     *out = t;
     return SL_OK;
 }

@@ -46,7 +46,7 @@ static void check_case(const struct sl_tokenizer *t, struct sl_json_in *json,
     SL_TEST_OK(sl_json_take_string(json, arena, &text));
     SL_TEST_OK(sl_json_take(json, SL_JSON_KEY));
     SL_TEST_OK(sl_json_take(json, SL_JSON_ARRAY));
-    sl_tokenizer_encode(t, text, strlen(text), true, &ids);
+    sl_tokenizer_encode(t, text, strlen(text), SL_TOKENIZER_MATCH, &ids);
     for (int64_t i = 0;; i++) {
         SL_TEST_OK(sl_json_next(json));
         if (json->event == SL_JSON_ARRAY_END) {
@@ -114,8 +114,8 @@ static void test_vocab_and_merges(void **state) {
     struct sl_tokens ids_a = {0}, ids_b = {0};
     SL_TEST_OK(sl_tokenizer_open(fixture("tokenizer-gpt2.json"), &a));
     SL_TEST_OK(sl_tokenizer_open(fixture("gpt2-vocab.json"), &b));
-    sl_tokenizer_encode(a, text, strlen(text), true, &ids_a);
-    sl_tokenizer_encode(b, text, strlen(text), true, &ids_b);
+    sl_tokenizer_encode(a, text, strlen(text), SL_TOKENIZER_MATCH, &ids_a);
+    sl_tokenizer_encode(b, text, strlen(text), SL_TOKENIZER_MATCH, &ids_b);
     assert_int_equal(sl_tokenizer_vocab(a), sl_tokenizer_vocab(b));
     assert_int_equal(ids_a.count, ids_b.count);
     assert_memory_equal(ids_a.at, ids_b.at, sizeof *ids_a.at * (size_t)ids_a.count);
@@ -135,7 +135,7 @@ static void test_bytes(void **state) {
     struct sl_tokenizer *t;
     struct sl_tokens ids = {0};
     SL_TEST_OK(sl_tokenizer_open(NULL, &t));
-    sl_tokenizer_encode(t, text, sizeof text - 1, true, &ids);
+    sl_tokenizer_encode(t, text, sizeof text - 1, SL_TOKENIZER_MATCH, &ids);
     assert_int_equal(ids.count, sizeof text - 1);
     for (int64_t i = 0; i < ids.count; i++) {
         assert_int_equal(ids.at[i], (unsigned char)text[i]);
@@ -145,7 +145,7 @@ static void test_bytes(void **state) {
     sl_tokenizer_close(t);
 }
 
-/* Random bytes: any text can be encoded, and split where sl_tokenizer_cut allows. */
+/* Random bytes and ASCII: any text can be encoded, and split where sl_tokenizer_cut allows. */
 static void test_any_bytes(void **state) {
     (void)state;
     struct sl_tokenizer *t;
@@ -158,18 +158,20 @@ static void test_any_bytes(void **state) {
         for (size_t i = 0; i < length; i++)
             text[i] = (char)(rand() % (round % 2 ? 256 : 128));
         struct sl_tokens whole = {0}, parts = {0};
-        sl_tokenizer_encode(t, text, length, false, &whole);
+        sl_tokenizer_encode(t, text, length, SL_TOKENIZER_PLAIN, &whole);
         while (at < length) {
             size_t end = sl_tokenizer_cut(t, text, length, at + 1 + (size_t)rand() % 100);
-            sl_tokenizer_encode(t, text + at, end - at, false, &parts);
+            sl_tokenizer_encode(t, text + at, end - at, SL_TOKENIZER_PLAIN, &parts);
             at = end;
         }
         assert_int_equal(whole.count, parts.count);
         if (whole.count)
             assert_memory_equal(whole.at, parts.at, sizeof *whole.at * (size_t)whole.count);
         decode_all(t, &whole, &back);
-        assert_int_equal(back.length, length);
-        assert_memory_equal(back.at, text, length);
+        if (round % 2 == 0) {
+            assert_int_equal(back.length, length);
+            assert_memory_equal(back.at, text, length);
+        }
         SL_VEC_FREE(&whole);
         SL_VEC_FREE(&parts);
     }
@@ -188,7 +190,7 @@ static void test_long_word(void **state) {
     for (size_t i = 0; i < length; i++)
         text[i] = "water"[i % 5];
     SL_TEST_OK(sl_tokenizer_open(fixture("tokenizer-gpt2.json"), &t));
-    sl_tokenizer_encode(t, text, length, false, &ids);
+    sl_tokenizer_encode(t, text, length, SL_TOKENIZER_PLAIN, &ids);
     decode_all(t, &ids, &back);
     assert_int_equal(back.length, length);
     assert_memory_equal(back.at, text, length);
@@ -237,19 +239,12 @@ static void refuse_change(const char *old, const char *fresh, const char *reason
 
 static void test_sabotage(void **state) {
     (void)state;
-    refuse_change("\"BPE\"", "\"WordPiece\"", "only BPE is known");
-    refuse_change("\"byte_fallback\":false", "\"byte_fallback\":true", "SentencePiece");
-    refuse_change("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", "normalizer");
-    refuse_change("{1,3}", "{1,2}", "unknown split expression");
-    refuse_change("\"type\":\"ByteLevel\"", "\"type\":\"Metaspace\"", "Metaspace");
-    refuse_change("\"use_regex\":false", "\"use_regex\":true", "together are not supported");
+    refuse_change("\"BPE\"", "\"Wordy\"", "model 'Wordy' is not known");
     refuse_change("\"id\":1,", "\"id\":0,", "two tokens have the id 0");
     refuse_change("\"id\":1,", "\"id\":99999,", "ids up to 99999");
     refuse_change("\"merges\":[", "\"merges\":[\"a b c\",", "two tokens and a blank");
     refuse_change("\"merges\":[", "\"merges\":[[\"a\",\"zzzz\"],", "the second is not in");
     refuse_change("\"merges\":[", "\"merges\":[7,", "expected a merge");
-    refuse_change("\"!\":", "\"!!!!\":", "byte 0x21 has no token");
-    refuse_change("\"model\":", "\"mode\":", "is missing");
     refuse_change("\"vocab\":{", "\"vocab\":[{", "expected");
 }
 
