@@ -4,7 +4,7 @@
 Usage: tools/apply_recipe.py PAGE.md TREE
 
 A page has "Write `FILE`:" and a C block, which becomes that file, and "Add its line to `FILE`" and a
-C block of one line ROW(name) \\, which goes into the table ROWS of that file, in alphabetical order.
+C block of one line ROW(name ...) \\, which goes into the table ROWS of that file, in alphabetical order.
 """
 
 import pathlib
@@ -26,10 +26,10 @@ def main():
         sys.exit(f"{page}: {files[0][0]} exists already")
     target.write_text(files[0][1])
     registry = tree / lines[0][0]
-    new = re.search(r"ROW\((\w+)\)", lines[0][1]).group(1)
+    new = re.search(r"ROW\((\w+)", lines[0][1]).group(1)
     rows = registry.read_text().split("\n")
-    at = [i for i, row in enumerate(rows) if re.match(r"    ROW\(\w+\)", row)]
-    after = [i for i in at if re.search(r"\((\w+)\)", rows[i]).group(1) > new]
+    at = [i for i, row in enumerate(rows) if re.match(r"    ROW\(\w+", row)]
+    after = [i for i in at if re.search(r"\((\w+)", rows[i]).group(1) > new]
     if after:
         rows.insert(after[0], lines[0][1].rstrip("\n"))
     else:  # the last line of a macro has no backslash

@@ -34,7 +34,7 @@ via=(--transport mpi-p2p)
 same scaled 3 "${gpt[@]}" --stages 4 --loss-scale dynamic:start=1024,every=2
 via=()
 same 2bw 4 "${gpt[@]}" --stages 4 --schedule 2bw --clip 0
-same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --log-staleness --clip 0.05 --loss-scale dynamic:start=1024,every=2 --eval-every 2 --eval-samples 8
+same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --log-staleness --clip 0.05 --clip-scope global --loss-scale dynamic:start=1024,every=2 --eval-every 2 --eval-samples 8
 grep -q '"stage": 3, .*"rmse_stale"' "$work/verdict/log.jsonl" || fail "no staleness in the log"
 same mmt 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
 if [ "${SL_TEST_FULL:-0}" = 1 ]; then

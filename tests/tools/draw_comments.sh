@@ -17,6 +17,6 @@ count=0
 while IFS=: read -r file line; do
     sed -n "${line}p" "$here/../../$file" | grep -q '/\*\|#' || { echo "FAILED: no comment at $file:$line" && exit 1; }
     count=$((count + 1))
-done < <(grep -E '^src/base/[a-z_/]+\.[ch]:[0-9]+$' "$work/a")
+done < <(grep -E '^src/base/[a-z0-9_/]+\.[ch]:[0-9]+$' "$work/a")
 [ "$count" = 20 ] || { echo "FAILED: $count comments" && exit 1; }
 echo "count: $count comments drawn"
