@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# All static checks; ./dev lint calls it. tidy caches passed files in build/lint by the hash of their
-# input, so that the second run takes seconds.
+# All static checks; ./dev lint calls it. tidy remembers passed files by the hash of their input, for all
+# checkouts of a user, so that the second run takes seconds.
 # Usage: tools/lint.sh [rooms|sizes|names|rows|refs|shell|format|cppcheck|tidy ...] | --fix-format
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${SL_JOBS:-$(nproc 2>/dev/null || echo 2)}
 database=build/release/compile_commands.json
 cache=build/lint
-mkdir -p "$cache/tidy" "$cache/cppcheck" "$cache/format"
+passed=${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/sluice/tidy
+mkdir -p "$cache/tidy" "$cache/cppcheck" "$passed"
 
 c_files() {
     local dirs=() dir
@@ -61,12 +62,11 @@ tidy_key() { # COMMAND
 tidy_one() { # PATH COMMAND
     local key
     key=$(tidy_key "$2") || key=none.$$
-    [ -f "$cache/tidy/$key" ] && return 0
+    [ -f "$passed/$key" ] && return 0
     local out=$cache/tidy/$key.out
     if clang-tidy --quiet -p build/release "$1" >"$out" 2>"$out.err"; then
-        mv "$out" "$cache/tidy/$key"
-        rm -f "$cache/tidy/none.$$"
-        rm -f "$out.err"
+        [ "$key" = none.$$ ] || touch "$passed/$key"
+        rm -f "$out" "$out.err"
     else
         sed "s|$PWD/||g" "$out"
         grep -E 'error:' "$out.err" || true
@@ -77,7 +77,7 @@ tidy_one() { # PATH COMMAND
 
 lint_tidy() {
     tidy_version=$(clang-tidy --version && cat .clang-tidy)
-    export tidy_version cache
+    export tidy_version cache passed
     export -f tidy_key tidy_one
     # shellcheck disable=SC2016
     units | tr '\t\n' '\0\0' | xargs -0 -r -P "$jobs" -n 2 bash -c 'tidy_one "$1" "$2"' tidy
