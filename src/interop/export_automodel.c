@@ -17,26 +17,26 @@
 static const char rotary[] = "model.rotary_emb", layers[] = "model.layers.";
 
 /* Stages are in a V only for the schedule that is one in torch too, else in turn. */
-static sl_err check_layout(const struct sl_plan *plan, const struct sl_schedule *row) {
+static sl_err check_layout(const struct sl_export *x) {
+    const struct sl_schedule *row = x->schedule;
     bool v = row && row->layout == SL_LAYOUT_V;
     if (v && !row->automodel_v)
         return sl_fail(SL_ERR_REFUSED,
                        "automodel places the stages of %s in turn, and it needs a V; plan with "
                        "--schedule zb-v or interleaved",
                        row->name);
-    return sl_interop_export_check_row(plan, "automodel", v ? SL_LAYOUT_V : SL_LAYOUT_LOOP);
+    return sl_interop_export_check_row(x, "automodel", v ? SL_LAYOUT_V : SL_LAYOUT_LOOP);
 }
 
 /* A schedule without a name in torch is read from a CSV; the named one only places the stages. */
-static void put_schedule(const struct sl_plan *plan, const struct sl_schedule *row,
-                         struct sl_text *out) {
-    bool named = row && row->torchtitan_name;
-    sl_text_printf(out, "    pp_schedule: %s\n", named ? row->torchtitan_name : "Interleaved1F1B");
-    if (!named && plan->schedule)
+static void put_schedule(const struct sl_export *x, struct sl_text *out) {
+    const struct sl_schedule *row = sl_interop_export_torch_row(x);
+    sl_text_printf(out, "    pp_schedule: %s\n", row ? row->torchtitan_name : "Interleaved1F1B");
+    if (!row && x->schedule)
         sl_text_printf(out,
                        "    # X.csv has schedule %s: sluice export --to csv -o X.csv\n"
                        "    pp_schedule_csv: X.csv\n",
-                       plan->schedule);
+                       x->plan->schedule);
 }
 
 static void put_modules(const struct sl_export_modules *modules, bool rotates,
@@ -53,10 +53,9 @@ static void put_modules(const struct sl_export_modules *modules, bool rotates,
 
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct sl_text *out) {
     const struct sl_plan *plan = x->plan;
-    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
     struct sl_export_modules modules;
     bool rotates = false;
-    SL_TRY(check_layout(plan, row));
+    SL_TRY(check_layout(x));
     if (plan->stages[0].zero1)
         return sl_fail(SL_ERR_REFUSED, "automodel divides weights together with optimizer state, "
                                        "and the plan only the state (zero1); plan without it");
@@ -70,12 +69,14 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
                        x->graph->name, layers);
     sl_text_printf(out, "distributed:\n  strategy: fsdp2\n  pp_size: %d\n",
                    sl_interop_export_ranks(plan));
+    if (plan->stages[0].recompute)
+        sl_text_put(out, "  activation_checkpointing: full\n");
     if (plan->stages[0].shards > 1)
         sl_text_printf(out, "  tp_size: %d\n", plan->stages[0].shards);
     if (plan->stages[0].width > 1)
         sl_text_printf(out, "  dp_size: %d\n", plan->stages[0].width);
     sl_text_put(out, "  pipeline:\n");
-    put_schedule(plan, row, out);
+    put_schedule(x, out);
     sl_text_printf(out, "    pp_microbatch_size: %lld\n", (long long)plan->stages[0].micro_size);
     if (plan->batch)
         sl_text_printf(out, "    pp_batch_size: %lld\n",

@@ -109,7 +109,7 @@ static bool is_tied(const struct layout *l) {
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct sl_text *out) {
     struct layout l = {.x = x};
     const struct sl_plan *plan = x->plan;
-    SL_TRY(sl_interop_export_check_row(plan, "Megatron", SL_LAYOUT_LOOP));
+    SL_TRY(sl_interop_export_check_row(x, "Megatron", SL_LAYOUT_LOOP));
     SL_TRY(find_layers(&l, arena));
     SL_TRY(check_rest(&l));
     sl_text_printf(out, "--num-layers %d\n", l.blocks.count);

@@ -25,22 +25,16 @@ static const char *rename_module(struct sl_arena *arena, const char *name) {
     return name;
 }
 
-/* The row of the plan's schedule if torch has that schedule by name, else NULL. */
-static const struct sl_schedule *named_row(const struct sl_plan *plan) {
-    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
-    return row && row->torchtitan_name ? row : NULL;
-}
-
-static void put_schedule(const struct sl_plan *plan, struct sl_text *out) {
-    const struct sl_schedule *row = named_row(plan);
+static void put_schedule(const struct sl_export *x, struct sl_text *out) {
+    const struct sl_schedule *row = sl_interop_export_torch_row(x);
     if (row)
         sl_text_printf(out, "--parallelism.pipeline_parallel_schedule %s\n", row->torchtitan_name);
-    else if (plan->schedule)
+    else if (x->schedule)
         sl_text_printf(out,
                        "# X.csv has schedule %s: sluice export --to csv -o X.csv\n"
                        "--parallelism.pipeline_parallel_schedule PipelineScheduleMulti\n"
                        "--parallelism.pipeline_parallel_schedule_csv X.csv\n",
-                       plan->schedule);
+                       x->plan->schedule);
 }
 
 static void put_modules(const struct sl_export_modules *modules, struct sl_text *out) {
@@ -54,9 +48,9 @@ static void put_modules(const struct sl_export_modules *modules, struct sl_text 
 
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct sl_text *out) {
     const struct sl_plan *plan = x->plan;
-    const struct sl_schedule *row = named_row(plan);
+    const struct sl_schedule *row = sl_interop_export_torch_row(x);
     struct sl_export_modules modules;
-    SL_TRY(sl_interop_export_check_row(plan, "torchtitan", row ? row->layout : SL_LAYOUT_LOOP));
+    SL_TRY(sl_interop_export_check_row(x, "torchtitan", row ? row->layout : SL_LAYOUT_LOOP));
     if (plan->stages[0].zero1)
         return sl_fail(SL_ERR_REFUSED, "torchtitan divides weights together with optimizer state, "
                                        "and the plan only the state (zero1); plan without it");
@@ -68,14 +62,16 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     if (plan->stages[0].width > 1)
         sl_text_printf(out, "--parallelism.data_parallel_replicate_degree %d\n",
                        plan->stages[0].width);
-    put_schedule(plan, out);
+    put_schedule(x, out);
     sl_text_printf(out, "--parallelism.pipeline_parallel_microbatch_size %lld\n",
                    (long long)plan->stages[0].micro_size);
     if (plan->batch)
         sl_text_printf(out, "--training.local_batch_size %lld\n",
                        (long long)(plan->batch / plan->stages[0].width));
-    sl_text_put(out, "--training.disable_cuda_graphs\n"); /* refused with a pipeline */
     put_modules(&modules, out);
+    sl_text_put(out, "--training.disable_cuda_graphs\n"); /* refused with a pipeline */
+    /* A subcommand: behind all options. */
+    sl_text_printf(out, "activation-checkpoint:%s\n", plan->stages[0].recompute ? "full" : "none");
     return SL_OK;
 }
 

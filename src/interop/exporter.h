@@ -9,10 +9,11 @@ struct sl_schedule;
 
 struct sl_export {
     const struct sl_plan *plan;
-    const struct sl_graph *graph; /* differentiated; NULL when the row does not need it */
-    const int *stage_of;          /* [forward nodes] with the graph */
-    const struct sl_sched *sched; /* verified; NULL when the row does not need it */
-    bool comms;                   /* a schedule with its messages */
+    const struct sl_graph *graph;       /* differentiated; NULL when the row does not need it */
+    const int *stage_of;                /* [forward nodes] with the graph */
+    const struct sl_schedule *schedule; /* of the plan; NULL: it names none */
+    const struct sl_sched *sched;       /* verified; NULL when the row does not need it */
+    bool comms;                         /* a schedule with its messages */
 };
 
 struct sl_exporter {
@@ -35,8 +36,10 @@ SL_MUST_CHECK sl_err sl_interop_exporter_find(const char *name, const struct sl_
  * and micro-batch sizes, one weight version, p ranks. `layout` places stage s >= p: SL_LAYOUT_LOOP
  * on rank s mod p, SL_LAYOUT_V on rank 2p-1-s. On SL_ERR_REFUSED the message names the target
  * system and the feature it lacks. */
-SL_MUST_CHECK sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target,
+SL_MUST_CHECK sl_err sl_interop_export_check_row(const struct sl_export *x, const char *target,
                                                  enum sl_layout layout);
+/* The plan's schedule if torch builds it by name with these micro-batches; NULL: it comes as CSV. */
+const struct sl_schedule *sl_interop_export_torch_row(const struct sl_export *x);
 /* Ranks of one pipeline: distinct workers of the first replicas of its stages. */
 int sl_interop_export_ranks(const struct sl_plan *plan);
 

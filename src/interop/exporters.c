@@ -98,9 +98,19 @@ static int first_on_worker(int s, int ranks, enum sl_layout layout) {
     return layout == SL_LAYOUT_V && s / ranks % 2 == 1 ? ranks - 1 - s % ranks : s % ranks;
 }
 
-sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target,
+const struct sl_schedule *sl_interop_export_torch_row(const struct sl_export *x) {
+    const struct sl_plan *plan = x->plan;
+    const struct sl_schedule *row = x->schedule;
+    int64_t micros = plan->batch / (plan->stages[0].width * plan->stages[0].micro_size);
+    if (!row || !row->torchtitan_name)
+        return NULL;
+    return row->torch_fills && plan->batch && micros < plan->stage_count ? NULL : row;
+}
+
+sl_err sl_interop_export_check_row(const struct sl_export *x, const char *target,
                                    enum sl_layout layout) {
-    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
+    const struct sl_plan *plan = x->plan;
+    const struct sl_schedule *row = x->schedule;
     SL_TRY(check_chain(plan, target));
     SL_TRY(check_equal(plan, target));
     if (row && row->rule != SL_RULE_SYNC)

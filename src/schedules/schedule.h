@@ -70,6 +70,7 @@ struct sl_schedule {
     bool micros_divide;          /* micro-batches must be a multiple of the workers */
     const char *torch_name;      /* class in torch.distributed.pipelining; NULL: none */
     const char *torchtitan_name; /* its pipeline_parallel_schedule; NULL: hand it over as CSV */
+    bool torch_fills;            /* torch refuses fewer micro-batches than stages */
     bool in_megatron;            /* options of Megatron-LM request it */
     bool automodel_v;            /* NeMo Automodel places its stages in a V */
 

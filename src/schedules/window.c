@@ -81,6 +81,7 @@ const struct sl_schedule sl_schedules_row_gpipe = {.name = "gpipe",
                                                    .any_micro_size = true,
                                                    .torch_name = "ScheduleGPipe",
                                                    .torchtitan_name = "GPipe",
+                                                   .torch_fills = true,
                                                    .check = check_any,
                                                    .window = all_of};
 
@@ -102,6 +103,7 @@ const struct sl_schedule sl_schedules_row_1f1b = {
     .mixed = &sl_schedules_row_graph,
     .torch_name = "Schedule1F1B",
     .torchtitan_name = "1F1B",
+    .torch_fills = true,
     .in_megatron = true,
     .check = sl_schedules_gen_check_equal,
     .window = window_of};

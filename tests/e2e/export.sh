@@ -93,3 +93,34 @@ grep -q 'plan without it' "$dir/why" || fail "zero1: $(cat "$dir/why")"
 sed 's/ zero1 / /' "$dir/tp.plan" >"$dir/tp2.plan"
 "$SLUICE" export "$dir/tp2.plan" --to torchtitan -o "$dir/titan" || fail "torchtitan's shards"
 grep -qx -- '--parallelism.tensor_parallel_degree 2' "$dir/titan" || fail "torchtitan's tensor-parallel degree"
+# Recomputation goes where the target has it.
+sed 's/^\(stage .*\) input$/\1 recompute input/; t; s/^\(stage .*\)$/\1 recompute/' "$dir/x.plan" >"$dir/again.plan"
+"$SLUICE" export "$dir/x.plan" --to torchtitan | tail -n 1 | grep -qx 'activation-checkpoint:none' || fail "torchtitan keeps"
+"$SLUICE" export "$dir/again.plan" --to torchtitan | tail -n 1 | grep -qx 'activation-checkpoint:full' || fail "torchtitan recomputes"
+"$SLUICE" export "$dir/again.plan" --to automodel | grep -qx '  activation_checkpointing: full' || fail "automodel recomputes"
+"$SLUICE" export "$dir/again.plan" --to megatron | grep -qx -- '--recompute-granularity full' || fail "Megatron recomputes"
+# torch's 1F1B refuses fewer micro-batches than stages: they come as CSV.
+sed 's/^batch .*/batch 4/' "$dir/x.plan" >"$dir/few.plan"
+"$SLUICE" export "$dir/few.plan" --to torchtitan | grep -q 'schedule_csv X.csv' || fail "few micro-batches"
+# A plan for a schedule from a file: its passes as CSV, a note for Megatron, a refusal if it is asynchronous.
+"$SLUICE" sched --chain "$stages" --schedule zb-h1 --micro 4 -o "$dir/own.sched" --quiet >/dev/null || fail "own.sched"
+"$SLUICE" sched --chain "$stages" --schedule stash --micro 4 --iters 12 --passes -o "$dir/async.sched" --quiet >/dev/null ||
+    fail "async.sched"
+sed "s|^schedule .*|schedule \"$dir/own.sched\"|" "$dir/x.plan" >"$dir/own.plan"
+sed "s|^schedule .*|schedule \"$dir/async.sched\"|" "$dir/x.plan" >"$dir/async.plan"
+"$SLUICE" export "$dir/own.plan" --to csv -o "$dir/own.csv" || fail "csv of a file"
+grep -q 'W' "$dir/own.csv" || fail "csv of a file: $(cat "$dir/own.csv")"
+"$SLUICE" export "$dir/own.plan" --to megatron 2>"$dir/why" >/dev/null || fail "megatron of a file"
+grep -q 'cannot request zb-h1: it will run 1f1b' "$dir/why" || fail "megatron of a file: $(cat "$dir/why")"
+refused "flushes its pipeline" "$dir/async.plan" --to megatron
+refused "one weight version" "$dir/async.plan" --to csv
+# Equal pipelines have one CSV.
+"$SLUICE" plan llama --set "$sizes" --machine 1x4:mem=1G,intra=5GB/s --batch 16 --micro 4 --schedule zb-h1 --planner pipedream-dp \
+    --straight --whole-layers -o "$dir/four.plan" --quiet >/dev/null || fail "plan of four"
+stages=$(grep -c '^stage ' "$dir/four.plan")
+awk -v n="$stages" '/^workers/ {$2 *= 2} /^memory/ {print; $2 += n} /^batch/ {$2 *= 2}
+    /^stage/ {$4 = 2; for (i = 1; i < NF; i++) if ($i == "on") $(i + 1) = $(i + 1) " " $(i + 1) + n} {print}' "$dir/four.plan" >"$dir/twice.plan"
+"$SLUICE" export "$dir/four.plan" --to csv -o "$dir/four.csv" || fail "csv of four"
+"$SLUICE" export "$dir/twice.plan" --to csv -o "$dir/twice.csv" 2>"$dir/why" || fail "csv of replicas: $(cat "$dir/why")"
+grep -q 'one of 2 equal pipelines' "$dir/why" || fail "csv of replicas: $(cat "$dir/why")"
+cmp "$dir/four.csv" "$dir/twice.csv" || fail "one of the equal pipelines is another"

@@ -1,13 +1,14 @@
 """Exports judged by the other systems' own code: arguments are a folder with exports and what to do.
 
-    torchtitan DIR   titan.options: its command line reads them; its splitter cuts a small model by
-                     them; the stages together have every parameter once and give the same logits
-    automodel DIR    automodel.yaml: its configuration takes the recipe; its splitter cuts a small
-                     Llama by it; the stages together give the same logits
+    torchtitan DIR   titan.options: its command line reads them; it builds the schedule, from x.csv where
+                     the options name one; its splitter cuts a small model by them; the stages
+                     together have every parameter once and give the same logits
+    automodel DIR    automodel.yaml: its configuration takes the recipe; it builds the schedule; its
+                     splitter cuts a small Llama by it; the stages together give the same logits
     megatron DIR     megatron.options: its layout parser and validation accept them; with
                      SL_MEGATRON=CHECKOUT its command line has every option
 
-Exit 77: the package is not installed."""
+x.plan is the plan: do both recompute where it does? Exit 77: the package is not installed."""
 import glob
 import os
 import re
@@ -28,12 +29,39 @@ def value(args, name):
     return args[args.index(name) + 1]
 
 
+def recomputes(folder):
+    return re.search(r"^stage .* recompute\b", open(f"{folder}/x.plan").read(), re.M) is not None
+
+
+def stand_ins(ranks, stages):
+    """The stages of rank 0 without models and messages, for a builder of schedules."""
+    from unittest import mock
+
+    from torch.distributed.pipelining.stage import PipelineStage
+
+    local = []
+    for index in range(stages // ranks):
+        stage = mock.create_autospec(PipelineStage, instance=True)
+        stage.group_rank, stage.group_size, stage.submod = 0, ranks, None
+        stage.num_stages, stage.stage_index, stage.device = stages, index * ranks, "cpu"
+        local.append(stage)
+    return local
+
+
+def check_schedule(schedule, passes):
+    """A schedule of torch has every forward pass. GPipe and 1F1B make theirs at run time."""
+    order = getattr(schedule, "pipeline_order", {})
+    text = " ".join(str(action) for row in order.values() for action in row)
+    assert not order or len(re.findall(r"\d+F\d+", text)) == passes, text
+
+
 def torchtitan(folder):
     try:
         import torch
         from torch import nn
         from torchtitan.config.manager import ConfigManager
-        from torchtitan.distributed.pipeline_parallel import _split_module
+        from torchtitan.distributed import activation_checkpoint
+        from torchtitan.distributed.pipeline_parallel import _build_pipeline_schedule, _split_module
         from torchtitan.models import llama3
     except ImportError as error:
         skip(f"torchtitan: {error}")
@@ -44,9 +72,14 @@ def torchtitan(folder):
     assert len(parts) % config.parallelism.pipeline_parallel_degree == 0, parts
     local, micro = config.training.local_batch_size, config.parallelism.pipeline_parallel_microbatch_size
     assert local % micro == 0 and local > 0, (local, micro)
-    from torch.distributed.pipelining.schedules import get_schedule_class
-
-    get_schedule_class(config.parallelism.pipeline_parallel_schedule)
+    if config.parallelism.pipeline_parallel_schedule_csv:
+        config.parallelism.pipeline_parallel_schedule_csv = f"{folder}/x.csv"
+    schedule = _build_pipeline_schedule(
+        parallelism=config.parallelism, local_batch_size=local, loss_fn=None,
+        stages=stand_ins(config.parallelism.pipeline_parallel_degree, len(parts)))
+    check_schedule(schedule, local // micro * len(parts))
+    assert isinstance(config.activation_checkpoint, activation_checkpoint.FullAC.Config) == recomputes(folder)
+    assert recomputes(folder) or config.activation_checkpoint is None, config.activation_checkpoint
 
     class Causal(nn.Module):
         """Plain attention instead of compiled kernels; [B, L, N, H] in and out."""
@@ -86,7 +119,8 @@ def automodel(folder):
         import torch.distributed as dist
         import yaml
         from nemo_automodel.components.distributed.pipelining.config import PipelineConfig
-        from nemo_automodel.components.distributed.pipelining.functional import split_model_into_stages
+        from nemo_automodel.components.distributed.pipelining.functional import (
+            build_pipeline_schedule, split_model_into_stages)
         from nemo_automodel.recipes._dist_utils import parse_distributed_section
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError as error:
@@ -96,6 +130,12 @@ def automodel(folder):
     config, ranks = parsed["pipeline_config"], parsed["pp_size"]
     assert isinstance(config, PipelineConfig) and ranks == 4, recipe
     assert config.pp_batch_size % config.pp_microbatch_size == 0
+    assert bool(parsed["activation_checkpointing"]) == recomputes(folder), recipe
+    parts = config.module_fqns_per_model_part
+    schedule = build_pipeline_schedule(
+        f"{folder}/x.csv" if config.pp_schedule_csv else None, config.pp_schedule, config.pp_microbatch_size,
+        config.pp_batch_size, stand_ins(ranks, len(parts)), None)
+    check_schedule(schedule, config.pp_batch_size // config.pp_microbatch_size * len(parts))
 
     class Mesh:
         """One rank of a mesh, without the others."""

@@ -14,15 +14,20 @@ python=${SL_PYTHON:-python3}
 command -v "$python" >/dev/null || { echo "SKIPPED: no $python" && exit 77; }
 export SLUICE_MODELS="$SRC_DIR/models" PYTHONWARNINGS=ignore
 ran=0
-for schedule in 1f1b interleaved gpipe zb-v; do
+# Schedule, micro-batches, recomputation. 1f1b with fewer micro-batches than stages and zb-h1 come as CSV.
+for case in "1f1b 8 all" "1f1b 2 none" "interleaved 8 none" "gpipe 8 none" "zb-v 8 none" "zb-h1 8 none" "dualpipe-v 16 none"; do
+    read -r schedule micros recompute <<<"$case"
     # The sizes of torchtitan's debug model: six layers.
-    "$SLUICE" plan llama --set V=2048,T=32,L=6,C=256,H=16,K=16,F=768 --machine '1x4:mem=8G,intra=5GB/s' --batch 16 --micro 8 \
-        --schedule "$schedule" --whole-layers --straight -o "$dir/x.plan" >/dev/null || fail "plan $schedule"
+    "$SLUICE" plan llama --set V=2048,T=32,L=6,C=256,H=16,K=16,F=768 --machine '1x4:mem=8G,intra=5GB/s' --batch 16 --micro "$micros" \
+        --schedule "$schedule" --recompute "$recompute" --whole-layers --straight -o "$dir/x.plan" >/dev/null || fail "plan $schedule"
     "$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan.options" || fail "torchtitan, $schedule"
-    "$SLUICE" export "$dir/x.plan" --to automodel -o "$dir/automodel.yaml" || fail "automodel, $schedule"
-    targets=""
-    case $schedule in interleaved | zb-v) targets="torchtitan automodel" ;; esac
-    if [ "$schedule" != zb-v ]; then # Megatron has no V
+    "$SLUICE" export "$dir/x.plan" --to csv -o "$dir/x.csv" || fail "csv, $schedule"
+    targets=torchtitan
+    if [ "$schedule" != dualpipe-v ]; then
+        "$SLUICE" export "$dir/x.plan" --to automodel -o "$dir/automodel.yaml" || fail "automodel, $schedule"
+        targets="$targets automodel"
+    fi
+    if [[ $schedule != *-v ]]; then # Megatron has no V
         "$SLUICE" export "$dir/x.plan" --to megatron -o "$dir/megatron.options" 2>"$dir/note" || fail "megatron, $schedule"
         targets="$targets megatron"
     fi
