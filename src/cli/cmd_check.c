@@ -1,4 +1,4 @@
-/* sluice check: a pipeline against one worker, bit for bit. */
+/* sluice check: a pipeline against its reference, bit for bit. */
 #include "cli/command.h"
 
 #include "cli/comm_options.h"
@@ -52,9 +52,13 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    SL_RUN_OPTIONS,       SL_PIPE_OPTIONS,
-    SL_COMM_OPTIONS,      {"--steps", "N", "optimizer steps (default 20)", false},
-    SL_OPTIMIZER_OPTIONS, {0},
+    SL_RUN_OPTIONS,
+    SL_PIPE_OPTIONS,
+    SL_COMM_OPTIONS,
+    {"--steps", "N", "optimizer steps (default 20)", false},
+    SL_OPTIMIZER_OPTIONS,
+    SL_CLIP_SCOPE_OPTION,
+    {0},
 };
 
 const struct sl_command sl_cli_cmd_check = {
@@ -65,7 +69,8 @@ const struct sl_command sl_cli_cmd_check = {
         "Trains K steps on a pipeline and on one worker. Weights, statistics, optimizer state and\n"
         "losses must be equal. If they differ, prints the first step, stage and tensor that "
         "differ;\n"
-        "the exit status is 1.\n"
+        "the exit status is 1. An asynchronous schedule is compared with one process that keeps\n"
+        "the weight versions and runs one micro-batch after the other.\n"
         "\n"
         "  sluice check gpt-nano --stages 4 --schedule 1f1b --batch 8 --micro 4",
     .options = options,

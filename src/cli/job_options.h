@@ -37,6 +37,12 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
             false                                                                                  \
     }
 
+#define SL_CLIP_SCOPE_OPTION                                                                       \
+    {                                                                                              \
+        "--clip-scope", "global|stage",                                                            \
+            "async: clip and skip by all stages or each [2bw: global, else stage]", false          \
+    }
+
 #define SL_PIPE_OPTIONS                                                                            \
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \

@@ -1,10 +1,11 @@
-/* A check compares a pipeline with one worker, bit for bit.
+/* A check compares a pipeline with its reference, bit for bit.
  *
  *   run both, same steps, same data -> compare weights, statistics, optimizer state, losses
  *   different?  run both step by step -> the first step, stage and tensor that differ
  *
- * If stages have replicas or different micro-batch sizes, or the schedule adds in another order, the
- * reference is the same stages in one thread, which adds in the same order (run/serial.h). */
+ * The reference is one worker. If stages have replicas or different micro-batch sizes, or the schedule
+ * adds in another order, it is the same stages in one thread, which adds in the same order; of an
+ * asynchronous schedule it also keeps the weight versions (run/serial.h). */
 #ifndef SL_PIPE_CHECK_H
 #define SL_PIPE_CHECK_H
 
@@ -27,7 +28,9 @@ enum sl_check_kind {
 };
 
 struct sl_check_report {
-    bool ordered;              /* the reference is one worker, else the stages in one thread */
+    bool ordered;              /* the reference is one worker, else the stages in one thread: */
+    bool other_order;          /* that of the schedule; else that of one worker */
+    bool stale;                /* with all weight versions: the schedule is asynchronous */
     int64_t tensors, elements; /* compared */
     enum sl_check_kind kind;   /* first difference; SAME: none */
     int64_t step;              /* from 1; 0: single steps showed no difference */
@@ -37,8 +40,8 @@ struct sl_check_report {
     double pipe, one; /* the two values */
 };
 
-/* SL_OK whether they differ or not. SL_ERR_REFUSED for asynchronous schedules, which differ by
- * design. */
+/* SL_OK whether they differ or not. SL_ERR_REFUSED for asynchronous schedules with what their
+ * reference lacks. Differences of these are not searched step by step. */
 SL_MUST_CHECK sl_err sl_pipe_check(const struct sl_check_config *config,
                                    struct sl_check_report *report);
 

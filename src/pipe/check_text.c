@@ -12,6 +12,13 @@ static const char *const kinds[] = {
     [SL_CHECK_LOSS] = "loss",
 };
 
+/* With what does the pipeline agree? */
+static const char *reference_of(const struct sl_check_report *r) {
+    return r->stale         ? "one process that keeps all weight versions"
+           : r->other_order ? "its stages in one thread, in the order of the schedule"
+                            : "one worker";
+}
+
 void sl_pipe_check_json(const struct sl_check_config *c, const struct sl_check_report *r,
                         struct sl_text *text) {
     struct sl_json_out json = {.text = text, .indent = 2};
@@ -23,6 +30,7 @@ void sl_pipe_check_json(const struct sl_check_config *c, const struct sl_check_r
     sl_json_put_int(&json, "steps", c->pipe.train->steps);
     sl_json_put_int(&json, "tensors", r->tensors);
     sl_json_put_int(&json, "elements", r->elements);
+    sl_json_put_string(&json, "reference", reference_of(r));
     sl_json_put_bool(&json, "same", r->kind == SL_CHECK_SAME);
     if (r->kind != SL_CHECK_SAME) {
         sl_json_put_string(&json, "what", kinds[r->kind]);
@@ -43,10 +51,10 @@ void sl_pipe_check_put(const struct sl_check_config *c, const struct sl_check_re
         return;
     sl_text_printf(text,
                    "%s, %d stages on %d workers, schedule %s, %lld steps: %lld tensors "
-                   "(%lld values) and all losses are those of one worker, bit for bit\n",
+                   "(%lld values) and all losses are those of %s, bit for bit\n",
                    c->pipe.train->graph->name, c->pipe.plan->stage_count,
                    c->pipe.plan->worker_count, c->pipe.schedule, (long long)c->pipe.train->steps,
-                   (long long)r->tensors, (long long)r->elements);
+                   (long long)r->tensors, (long long)r->elements, reference_of(r));
 }
 
 sl_err sl_pipe_check_verdict(const struct sl_check_config *c, const struct sl_check_report *r) {
@@ -58,11 +66,11 @@ sl_err sl_pipe_check_verdict(const struct sl_check_config *c, const struct sl_ch
         snprintf(step, sizeof step, "after %lld steps in one run (not step by step)",
                  (long long)c->pipe.train->steps);
     if (r->kind == SL_CHECK_LOSS)
-        return sl_fail(SL_ERR_REFUSED, "the loss differs %s: %.17g, one worker has %.17g", step,
-                       r->pipe, r->one);
+        return sl_fail(SL_ERR_REFUSED, "the loss differs %s: %.17g, the reference (%s) has %.17g",
+                       step, r->pipe, reference_of(r), r->one);
     return sl_fail(SL_ERR_REFUSED,
-                   "%s of '%s' differ %s, first on stage %d (%s): element %lld is %.9g, one worker "
-                   "has %.9g",
+                   "%s of '%s' differ %s, first on stage %d (%s): element %lld is %.9g, the "
+                   "reference (%s) has %.9g",
                    kinds[r->kind], r->tensor, step, r->stage, c->pipe.plan->stages[r->stage].name,
-                   (long long)r->element, r->pipe, r->one);
+                   (long long)r->element, r->pipe, reference_of(r), r->one);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "plan/bytes.h"
+#include "run/serial_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,6 @@ struct part { /* a stage */
     struct sl_train train;
     int64_t size, micros; /* samples of a micro-batch; micro-batches of a batch */
     void *start, *sum;    /* running statistics before the batch; their sum over replicas */
-    int64_t *order[2];    /* [0: F, 1: B][micros] micro-batches of a batch as they run */
 };
 
 struct sl_serial {
@@ -20,16 +20,27 @@ struct sl_serial {
     const struct sl_plan *plan;
     const int *stage_of;
     struct sl_device *device;
-    struct part *parts; /* [stage] */
-    double *norms;      /* [graph params] */
-    double *losses;     /* [max_micros][losses] of the batch */
-    int64_t max_micros; /* of any stage */
+    struct part *parts;             /* [stage] */
+    struct sl_serial_order *orders; /* [stage] */
+    bool stale;                     /* passes read older versions */
+    bool global_step;               /* one norm for all stages */
+    double *norms;                  /* [graph params] */
+    double *losses;                 /* [max_micros][losses] of the batch */
+    int64_t max_micros;             /* of any stage */
     void *tie_sum;
     struct sl_data_cursor cursor;
     int64_t step, first; /* steps done; first sample of the batch */
 };
 
 /* ---- opening ---- */
+
+/* Slabs for all versions that a step reads or makes. */
+static int versions_of(const struct sl_serial *s) {
+    int32_t lag = 0;
+    for (int i = 0; i < s->plan->stage_count; i++)
+        lag = s->orders[i].lag > lag ? s->orders[i].lag : lag;
+    return s->stale ? lag + 2 : 1;
+}
 
 static sl_err open_part(struct sl_serial *s, int stage) {
     const struct sl_train_config *c = &s->config;
@@ -48,7 +59,7 @@ static sl_err open_part(struct sl_serial *s, int stage) {
         .dtype = c->dtype,
         .recompute = of->recompute,
         .slots = (int)part->micros,
-        .versions = 1,
+        .versions = versions_of(s),
         .grad_slots = of->width,
         .state_count = sl_plan_optim_slabs(&c->optim),
         .seed = c->seed,
@@ -64,27 +75,27 @@ static sl_err open_part(struct sl_serial *s, int stage) {
     return sl_run_train_open_optimizer(&part->train);
 }
 
-/* The first iteration of each worker, in its order. */
-static void set_order(struct sl_serial *s, const struct sl_sched *order) {
-    int64_t *count[2];
-    for (int d = 0; d < 2; d++) {
-        count[d] = SL_NEW(&s->arena, int64_t, s->plan->stage_count);
-        for (int i = 0; i < s->plan->stage_count; i++) {
-            s->parts[i].order[d] = SL_NEW(&s->arena, int64_t, s->parts[i].micros);
-            for (int64_t j = 0; j < s->parts[i].micros; j++)
-                s->parts[i].order[d][j] = j;
-        }
+static sl_err check_stale(const struct sl_serial *s, const struct sl_sched *sched) {
+    if (s->config.policy.row)
+        return sl_fail(SL_ERR_REFUSED,
+                       "the reference of asynchronous schedules predicts no weights, and policy "
+                       "'%s' changes them; check the schedule without a policy",
+                       s->config.policy.row->name);
+    if (s->config.loss_scale.dynamic)
+        return sl_fail(SL_ERR_REFUSED,
+                       "the reference of asynchronous schedules has no dynamic loss "
+                       "scale; set `loss_scale` none");
+    for (int i = 0; i < s->plan->stage_count; i++) {
+        if (s->plan->stages[i].shards > 1 || s->plan->stages[i].parts > 1)
+            return sl_fail(SL_ERR_REFUSED,
+                           "the reference of asynchronous schedules has no tensor parallelism");
+        if (s->orders[i].crossed && s->config.graph->states.count)
+            return sl_fail(SL_ERR_REFUSED,
+                           "schedule '%s' runs forwards of stage %s after those of a later step, "
+                           "and the model has running statistics",
+                           sched->name, s->plan->stages[i].name);
     }
-    for (int g = 0; order && g < SL_SEGMENT_COUNT; g++)
-        for (int w = 0; w < s->plan->worker_count; w++)
-            for (int64_t i = 0; i < order->lists[g][w].count; i++) {
-                const struct sl_action *a = &order->lists[g][w].at[i];
-                bool adds = a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT;
-                int64_t *at = &count[adds][a->stage];
-                if ((adds || a->kind == SL_FORWARD) && a->micro < s->parts[a->stage].micros &&
-                    *at < s->parts[a->stage].micros)
-                    s->parts[a->stage].order[adds][(*at)++] = a->micro;
-            }
+    return SL_OK;
 }
 
 sl_err sl_run_serial_open(const struct sl_train_config *config, const struct sl_plan *plan,
@@ -99,12 +110,16 @@ sl_err sl_run_serial_open(const struct sl_train_config *config, const struct sl_
     s->plan = plan;
     s->stage_of = stage_of;
     s->parts = SL_NEW(&s->arena, struct part, plan->stage_count);
+    s->orders = sl_run_serial_orders(&s->arena, plan, config->batch, order);
+    s->stale = order && order->rule != SL_RULE_SYNC;
+    s->global_step = !s->stale || order->global_step;
+    if (s->stale)
+        SL_TRY_OUT(check_stale(s, order));
     s->norms = SL_NEW(&s->arena, double, config->graph->params.count);
     struct sl_device_config device = {.threads = config->threads, .tf32 = config->tf32};
     SL_TRY_OUT(config->device->open(&device, &s->device));
     for (int i = 0; i < plan->stage_count; i++)
         SL_TRY_OUT(open_part(s, i));
-    set_order(s, order);
     for (int t = 0; t < plan->tie_count; t++)
         tie_bytes = plan->ties[t].bytes > tie_bytes ? plan->ties[t].bytes : tie_bytes;
     SL_TRY_OUT(s->device->row->alloc(s->device, tie_bytes, &s->tie_sum));
@@ -133,6 +148,10 @@ void sl_run_serial_close(struct sl_serial *s) {
     }
     sl_arena_free(&s->arena);
     free(s);
+}
+
+int sl_run_serial_newest(const struct sl_serial *s) {
+    return (int)(s->step % s->parts[0].train.worker->versions);
 }
 
 const struct sl_worker *sl_run_serial_worker(const struct sl_serial *s, int stage) {
@@ -205,6 +224,22 @@ static sl_err fetch(struct sl_serial *s, struct end to, int from, bool grad) {
     return SL_OK;
 }
 
+static int slab_of(const struct sl_serial *s, int64_t version) {
+    return (int)(version % s->parts[0].train.worker->versions);
+}
+
+/* The weights that a pass reads; `back`: 1 for a backward pass. */
+static int version_of(const struct sl_serial *s, int stage, int64_t micro, int back) {
+    if (!s->stale)
+        return 0;
+    return slab_of(s, s->orders[stage].version[back][s->step * s->parts[stage].micros + micro]);
+}
+
+/* The i-th micro-batch of the step to run; a synchronous schedule repeats its first step. */
+static int64_t micro_at(const struct sl_serial *s, int stage, int64_t i, int sums) {
+    return s->orders[stage].at[sums][(s->stale ? s->step * s->parts[stage].micros : 0) + i];
+}
+
 static struct sl_worker_pass pass_of(const struct sl_serial *s, int stage, int64_t micro) {
     return (struct sl_worker_pass){
         .program = which_of(s, stage, micro),
@@ -218,6 +253,7 @@ static sl_err forward(struct sl_serial *s, int stage, int64_t micro) {
     struct part *part = &s->parts[stage];
     const struct sl_stage *of = &s->plan->stages[stage];
     struct sl_worker_pass pass = pass_of(s, stage, micro);
+    pass.version = version_of(s, stage, micro, 0);
     struct sl_feed feed = {SL_DATA_TRAIN, pass.program, pass.first_sample,
                            samples_of(s, stage, micro), pass.slot};
     SL_TRY(sl_run_train_feed(&part->train, &feed));
@@ -239,8 +275,8 @@ static sl_err forward_stage(struct sl_serial *s, int stage) {
     for (int r = 0; r < width; r++) {
         SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, worker->state, part->start, bytes));
         for (int64_t j = 0; j < part->micros; j++)
-            if (part->order[0][j] % width == r)
-                SL_TRY(forward(s, stage, part->order[0][j]));
+            if (micro_at(s, stage, j, 0) % width == r)
+                SL_TRY(forward(s, stage, micro_at(s, stage, j, 0)));
         if (r == 0)
             SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, part->sum, worker->state, bytes));
         else
@@ -259,12 +295,13 @@ static sl_err backward_stage(struct sl_serial *s, int stage) {
         if (r >= part->micros)
             SL_TRY(sl_run_worker_clear_grads(part->train.worker, r));
     for (int64_t j = 0; j < part->micros; j++) {
-        int64_t micro = part->order[1][j];
+        int64_t micro = micro_at(s, stage, j, 1);
         struct sl_worker_pass pass = pass_of(s, stage, micro);
         pass.phase = SL_PHASE_B;
+        pass.version = version_of(s, stage, micro, 1);
         pass.grad_slot = (int)(micro % of->width);
         for (int64_t i = 0; i < j; i++)
-            pass.accumulate |= part->order[1][i] % of->width == pass.grad_slot;
+            pass.accumulate |= micro_at(s, stage, i, 1) % of->width == pass.grad_slot;
         for (int i = 0; i < of->out_count; i++)
             SL_TRY(fetch(s, (struct end){stage, micro}, s->plan->edges[of->out[i]].to, true));
         SL_TRY(sl_run_worker_pass(part->train.worker, &pass));
@@ -313,6 +350,45 @@ static sl_err add_tie(struct sl_serial *s, const struct sl_tie *tie) {
     return SL_OK;
 }
 
+static bool is_tied(const struct sl_serial *s, const char *name) {
+    for (int t = 0; t < s->plan->tie_count; t++)
+        if (strcmp(s->plan->ties[t].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The next version of a stage; `args` NULL: the same weights. */
+static sl_err make_version(struct sl_serial *s, int stage, struct sl_update_args *args) {
+    struct sl_train *train = &s->parts[stage].train;
+    int to = s->stale ? slab_of(s, s->step + 1) : 0;
+    if (s->stale)
+        SL_TRY(sl_run_worker_copy_weights(train->worker, to, slab_of(s, s->step)));
+    if (!args)
+        return SL_OK;
+    args->version = to;
+    return sl_run_train_update(train, args);
+}
+
+/* A stage clips and skips by its own norm, a tied parameter by its own. */
+static sl_err step_alone(struct sl_serial *s, int stage, struct sl_update_args args) {
+    struct sl_train *train = &s->parts[stage].train;
+    const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
+    float *scales = SL_NEW(&train->arena, float, p->param_count);
+    double sum = 0, scale = 1 / train->scale.value, clip = s->config.clip;
+    for (int k = 0; k < p->param_count; k++)
+        if (!is_tied(s, p->graph->params.at[p->params[k].param].name))
+            sum += train->norm_sums[k];
+    struct sl_norm_verdict own = sl_optim_norm_judge(sum, scale, clip);
+    for (int k = 0; k < p->param_count; k++) {
+        bool tied = is_tied(s, p->graph->params.at[p->params[k].param].name);
+        struct sl_norm_verdict of =
+            tied ? sl_optim_norm_judge(train->norm_sums[k], scale, clip) : own;
+        scales[k] = of.finite ? of.scale : -1;
+    }
+    args.scale_of = scales;
+    return make_version(s, stage, &args);
+}
+
 static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
     double sum = 0;
     for (int i = 0; i < s->plan->stage_count; i++)
@@ -336,8 +412,9 @@ static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
     report->loss_scale = sl_run_train_reported_scale(&s->config, scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = s->step + 1, .lr = report->lr, .scale = verdict.scale};
-    for (int i = 0; i < s->plan->stage_count && verdict.finite; i++)
-        SL_TRY(sl_run_train_update(&s->parts[i].train, &args));
+    for (int i = 0; i < s->plan->stage_count; i++)
+        SL_TRY(s->global_step ? make_version(s, i, verdict.finite ? &args : NULL)
+                              : step_alone(s, i, args));
     for (int i = 0; i < s->plan->stage_count; i++)
         s->parts[i].train.scale =
             sl_optim_loss_scale_next(&s->config.loss_scale, scale, scale.value, verdict.finite);

@@ -1,10 +1,12 @@
 /* A serial run: the stages of a plan one after the other, in one thread. It is the reference for
- * pipelines that add in another order than one worker: those with replicas, with several micro-batch
- * sizes, or with a schedule of another order.
+ * pipelines that differ from one worker: those with replicas, with several micro-batch sizes, with a
+ * schedule of another order, and asynchronous ones.
  *
  *   forward of all micro-batches, stage by stage -> backward, stages in reverse -> sums -> step
  *
- * There are no messages, and of a schedule only the order of sums. The sums are the canonical ones (docs/design/0001). A replica
+ * There are no messages, and of a schedule only the order of passes and steps. Of an asynchronous
+ * schedule, micro-batches run step by step too: a pass reads its version (run/serial_order.h) from
+ * all versions that are still needed. The sums are the canonical ones (docs/design/0001). A replica
  * is a gradient buffer: micro-batch j of a stage adds to buffer j mod width; buffers are added in
  * order. All activations are kept until the step, so the whole batch must fit into memory.
  */
@@ -17,14 +19,17 @@
 
 struct sl_serial;
 
-/* `order`: micro-batches run and are added in the order of this synchronous schedule; NULL:
- * ascending. It is only read here. */
+/* `order`: micro-batches run and are added in the order of this schedule; NULL: ascending. It is only
+ * read here. An asynchronous one has as many iterations as there are steps. SL_ERR_REFUSED:
+ * asynchronous, with a policy, a dynamic loss scale or tensor parallelism. */
 SL_MUST_CHECK sl_err sl_run_serial_open(const struct sl_train_config *config,
                                         const struct sl_plan *plan, const int *stage_of,
                                         const struct sl_sched *order, struct sl_serial **out);
 void sl_run_serial_close(struct sl_serial *serial); /* NULL is fine */
 /* One optimizer step of the whole model. */
 SL_MUST_CHECK sl_err sl_run_serial_step(struct sl_serial *serial, struct sl_step_report *report);
+/* The slab of the newest weights. */
+int sl_run_serial_newest(const struct sl_serial *serial);
 const struct sl_worker *sl_run_serial_worker(const struct sl_serial *serial, int stage);
 
 #endif

@@ -127,5 +127,8 @@ grep -q "rule stash" async.sched || fail "no rule in async.sched"
 refuse 1 "had drained its pipeline" train --resume --out async --steps 12
 "$SLUICE" train --resume --out async --steps 12 --allow-change 2>err || fail "resume of an asynchronous file"
 refuse 1 "schedule was .* would not\|would not continue" train --resume --out async --steps 13 --schedule 1f1b
-refuse 1 "asynchronous" check "${model[@]}" --schedule async.sched --steps 1
+for scope in stage global; do
+    "$SLUICE" check "${model[@]}" --schedule async.sched --batch 4 --steps 5 --clip-scope $scope >out 2>err || fail "check async.sched"
+    has "are those of one process that keeps all weight versions, bit for bit"
+done
 echo "count: $((5 + torch)) files have the bits of one worker"

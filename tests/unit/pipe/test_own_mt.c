@@ -248,6 +248,16 @@ static void draw_windows(struct dice *more, const char *rule, int stages, int mi
     }
 }
 
+/* The reference of `sluice check`, which has the versions of the loop by another way. */
+static void check_versions(const struct sl_pipe_config *pipe, const char *file) {
+    struct sl_check_config check = {.pipe = *pipe};
+    struct sl_check_report report;
+    check.pipe.comm = ranks_comm();
+    must(sl_pipe_check(&check, &report));
+    if (report.kind != SL_CHECK_SAME || !report.stale)
+        fail_msg("the check says that '%s' differs\n%s", report.tensor ? report.tensor : "", file);
+}
+
 static void check_stream(const struct pipe_case *c, const struct sl_train_config *config,
                          const char *rule, const char *schedule, struct dice *more) {
     int stages = c->plan->stage_count, micros = (int)config->micros, heights[FREE_STAGES],
@@ -287,6 +297,8 @@ static void check_stream(const struct pipe_case *c, const struct sl_train_config
     }
     sl_pipe_close(pipe);
     loop_close(&l);
+    ranks_renew();
+    check_versions(&pc, text.at);
     sl_text_free(&text);
     sl_arena_free(&arena);
 }
