@@ -3,6 +3,8 @@
  *     events of the host:   "PP:0F1", "Forward 1", "attn(F)"   what ran: an action
  *     events of a GPU:      a kernel --correlation--> its launch, within the action that launched it
  *
+ * A range of two actions that overlap ("PP:(0F1;2B0)OVERLAP_F_B") is divided between them: a third
+ * for F, because B takes about twice as long.
  * A lane is a rank, or a stream of its GPU if the trace has kernels. An action begins when its
  * input exists: PyTorch's ranges include the wait for it. */
 #ifndef SL_REPORT_KINETO_H
@@ -30,8 +32,11 @@ struct sl_kineto_action {
     int64_t stage, micro;
     uint8_t kind;
 };
-/* False: the name is not one of an action. `rank`: its stage, if the name has none. */
-bool sl_report_kineto_name(struct sl_str name, int64_t rank, struct sl_kineto_action *out);
+/* Actions that an event of this name runs: 0 (none), 1, or 2 that overlap. `rank`: the stage, if the
+ * name has none. */
+enum { SL_KINETO_ACTIONS = 2 };
+int sl_report_kineto_name(struct sl_str name, int64_t rank,
+                          struct sl_kineto_action out[SL_KINETO_ACTIONS]);
 /* Take digits (at most `max`), or a prefix, from the beginning. */
 bool sl_report_kineto_number(struct sl_str *text, int64_t max, int64_t *out);
 bool sl_report_kineto_prefix(struct sl_str *text, const char *prefix);

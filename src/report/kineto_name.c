@@ -32,26 +32,28 @@ static bool kind_of(char letter, uint8_t *out) {
     return found != NULL;
 }
 
-/* PP:0F1 and PP:(0F1;2B0)OVERLAP_F_B of PyTorch's runtime. Two passes that overlap become the
- * second one. */
-static bool parse_runtime(struct sl_str name, struct sl_kineto_action *out) {
-    bool two = sl_report_kineto_prefix(&name, "(");
-    for (int i = 0; i < 1 + two; i++) {
+/* PP:0F1 and PP:(0F1;2B0)OVERLAP_F_B of PyTorch's runtime. */
+static int parse_runtime(struct sl_str name, struct sl_kineto_action *out) {
+    int count = sl_report_kineto_prefix(&name, "(") ? 2 : 1;
+    for (int i = 0; i < count; i++, out++) {
+        *out = (struct sl_kineto_action){.micro = -1};
         if (i && !sl_report_kineto_prefix(&name, ";"))
-            return false;
+            return 0;
         if (!sl_report_kineto_number(&name, SL_STAGE_MAX - 1, &out->stage) || !name.length ||
             !kind_of(*name.at, &out->kind))
-            return false;
+            return 0;
         name.at++;
         name.length--;
         if (!sl_report_kineto_number(&name, INT32_MAX - 1, &out->micro))
-            return false;
+            return 0;
     }
-    return two ? sl_report_kineto_prefix(&name, ")") : name.length == 0;
+    bool ends = count == 2 ? sl_report_kineto_prefix(&name, ")") : name.length == 0;
+    return ends ? count : 0;
 }
 
 /* "Forward 1", and "attn(F)" of DeepSeek's traces. */
-bool sl_report_kineto_name(struct sl_str name, int64_t rank, struct sl_kineto_action *out) {
+int sl_report_kineto_name(struct sl_str name, int64_t rank,
+                          struct sl_kineto_action out[SL_KINETO_ACTIONS]) {
     *out = (struct sl_kineto_action){.stage = rank, .micro = -1};
     if (sl_report_kineto_prefix(&name, "PP:"))
         return parse_runtime(name, out);

@@ -124,7 +124,7 @@ static void names(void **state) {
     } cases[] = {{"PP:3F12", SL_FORWARD},
                  {"PP:3I12", SL_BACKWARD_INPUT},
                  {"PP:3W12", SL_BACKWARD_WEIGHT},
-                 {"PP:(0F1;3B0)OVERLAP_F_B", SL_BACKWARD},
+                 {"PP:(0F1;3B0)OVERLAP_F_B", SL_FORWARD},
                  {"Forward 3", SL_FORWARD},
                  {"Backward 3", SL_BACKWARD},
                  {"Optimizer.step#SGD.step", SL_STEP},
@@ -156,6 +156,37 @@ static void names(void **state) {
     }
 }
 
+/* DualPipeV: two passes in one range. */
+static void overlapped(void **state) {
+    struct sl_arena arena = {0};
+    struct sl_picture p;
+    struct sl_text text = {0};
+    (void)state;
+    sl_text_put(&text, "[");
+    put(&text, "PP:(0F1;3B0)OVERLAP_F_B", 10, 30);
+    sl_text_put(&text, ",");
+    put(&text, "PP:(3I0;0W0)OVERLAP_F_B", 50, 30);
+    sl_text_put(&text, "]");
+    struct sl_report_kineto_text one = text_of(text.at);
+    assert_int_equal(sl_report_kineto_read(&arena, &one, 1, &p), SL_OK);
+    static const struct {
+        int kind, micro;
+        int64_t start_us, end_us;
+    } want[] = {{SL_FORWARD, 1, 0, 10},
+                {SL_BACKWARD, 0, 10, 30},
+                {SL_BACKWARD_INPUT, 0, 40, 55},
+                {SL_BACKWARD_WEIGHT, 0, 55, 70}};
+    assert_int_equal(p.lane_at[1], SL_COUNT(want));
+    for (int i = 0; i < SL_COUNT(want); i++) {
+        assert_int_equal(p.bars[i].kind, want[i].kind);
+        assert_int_equal(p.bars[i].micro, want[i].micro);
+        assert_int_equal(p.bars[i].start_ns, 1000 * want[i].start_us);
+        assert_int_equal(p.bars[i].end_ns, 1000 * want[i].end_us);
+    }
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
 static void refuses(void **state) {
     static const char *const bad[] = {"",
                                       "{}",
@@ -179,9 +210,8 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_ranks),
-        cmocka_unit_test(kernels_on_streams),
-        cmocka_unit_test(names),
+        cmocka_unit_test(two_ranks), cmocka_unit_test(kernels_on_streams),
+        cmocka_unit_test(names),     cmocka_unit_test(overlapped),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
