@@ -25,7 +25,7 @@ static sl_err write_text(const struct sl_args *args, struct sl_job_export_reques
     const char *path = sl_args_text(args, "-o", "-");
     if (!request->target)
         return sl_fail(SL_ERR_USAGE,
-                       "export: --to automodel, csv, dot, hf, json, megatron or torchtitan");
+                       "export: --to automodel, csv, dot, hf, json, megatron, onnx or torchtitan");
     SL_TRY(sl_args_int(args, "--batch", 1, INT64_MAX >> 16, &request->batch));
     SL_TRY(sl_job_export(request, text));
     if (!sl_args_has(args, "--json"))
@@ -114,7 +114,7 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--to", "TARGET", "automodel, csv, dot, hf, json, megatron or torchtitan", false},
+    {"--to", "TARGET", "automodel, csv, dot, hf, json, megatron, onnx or torchtitan", false},
     {"-o", "FILE", "output file (default: standard output); hf: the folder", false},
     {"--model", "MODEL", "model, if the name in the plan does not find it", false},
     SL_MODEL_OPTIONS,
@@ -130,7 +130,8 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cli_cmd_export = {
     .name = "export",
     .synopsis = "X.plan --to TARGET [-o FILE]\n"
-                "   or: sluice export RUN|DIR --to hf OUTDIR [--dtype T] [--shard-size BYTES]",
+                "   or: sluice export RUN|DIR --to hf OUTDIR [--dtype T] [--shard-size BYTES]\n"
+                "   or: sluice export RUN|DIR --to onnx X.onnx",
     .brief = "write a plan or the weights of a run for another system",
     .detail =
         "automodel    a part of a recipe of NeMo Automodel, with the modules of every stage\n"
@@ -145,9 +146,12 @@ const struct sl_command sl_cli_cmd_export = {
         "\n"
         "hf writes the newest weights of a run as a folder of Hugging Face: config.json and\n"
         "tokenizer of the folder that the run started from, and the weights under their names\n"
-        "there.\n"
+        "there. onnx writes the newest weights of a run as a graph that computes its outputs, "
+        "with\n"
+        "the names of its inputs, outputs and parameters (docs/onnx.md).\n"
         "\n"
         "  sluice export run --to hf my-model --dtype bf16\n"
+        "  sluice export run --to onnx my-model.onnx\n"
         "  sluice export gpt.plan --to megatron\n"
         "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
     .options = options,

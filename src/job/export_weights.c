@@ -2,11 +2,13 @@
  * the run as stored values. Attaching them checks that every tensor fits. */
 #include "job/export_weights.h"
 
+#include "emit/export.h"
 #include "hf/export.h"
 #include "hf/folder.h"
 #include "job/model.h"
 #include "job/parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct origin { /* where the model of a run came from */
@@ -85,7 +87,41 @@ static sl_err write_hf(const struct sl_job_export_weights *r, struct sl_text *su
 static const struct sl_job_weights_target hf = {
     "hf", "a folder of Hugging Face: config, tokenizer and safetensors", write_hf};
 
-const struct sl_job_weights_target *const sl_job_weights_targets[] = {&hf, NULL};
+/* ---- ONNX: the graph of an evaluation ---- */
+
+static sl_err open_eval(const struct sl_job_export_weights *r, struct sl_arena *arena,
+                        struct sl_graph **out) {
+    const char *path = sl_arena_printf(arena, "%s/model.model", r->from);
+    char *text = NULL;
+    size_t length;
+    if (sl_hf_is_folder(r->from))
+        return sl_job_model_open(
+            &(struct sl_job_model_request){r->from, r->model_dirs, NULL, "", NULL}, NULL, out);
+    SL_TRY(sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length));
+    sl_err err = sl_job_model_read(text, path, NULL, out);
+    free(text);
+    return err;
+}
+
+static sl_err write_onnx(const struct sl_job_export_weights *r, struct sl_text *summary) {
+    struct sl_arena arena = {0};
+    struct sl_graph *graph = NULL;
+    sl_err err = SL_OK;
+    if (r->dtype != SL_ST_F32)
+        return sl_fail(SL_ERR_REFUSED, "ONNX files are written in fp32; drop `dtype`");
+    SL_TRY_OUT(open_eval(r, &arena, &graph));
+    SL_TRY_OUT(sl_job_init_attach(graph, r->from, false));
+    SL_TRY_OUT(sl_emit_onnx(graph, r->to, summary));
+out:
+    sl_graph_close(graph);
+    sl_arena_free(&arena);
+    return err;
+}
+
+static const struct sl_job_weights_target onnx = {
+    "onnx", "an ONNX file of the model in evaluation, with its outputs", write_onnx};
+
+const struct sl_job_weights_target *const sl_job_weights_targets[] = {&hf, &onnx, NULL};
 
 const struct sl_job_weights_target *sl_job_weights_target_find(const char *name) {
     for (int i = 0; sl_job_weights_targets[i]; i++)

@@ -13,12 +13,22 @@ enum { NODES_MAX = 4 << 20, FOLDED_MAX = 1 << 26 };
 
 /* ---- inputs ---- */
 
+/* "3*batch": 3 and "batch", as exporters write a size that is a multiple of another. */
+static const char *multiple_of(const char *param, int64_t *factor) {
+    char *end;
+    long long n = strtoll(param, &end, 10);
+    bool multiple = end != param && *end == '*' && end[1] && n > 0 && n < 1 << 24;
+    *factor = multiple ? n : 1;
+    return multiple ? end + 1 : param;
+}
+
 /* The name of the symbolic size on the first axis of the first input that has one: the batch. */
 static const char *batch_name(const struct sl_onnx_lower *l) {
     const struct sl_onnx_graph *graph = l->file->graph;
+    int64_t factor;
     for (int64_t i = 0; i < graph->in_count; i++)
         if (graph->in[i].rank > 0 && graph->in[i].dim[0].param && *graph->in[i].dim[0].param)
-            return graph->in[i].dim[0].param;
+            return multiple_of(graph->in[i].dim[0].param, &factor);
     return NULL;
 }
 
@@ -50,10 +60,13 @@ static sl_err input_shape(const struct sl_onnx_lower *l, const struct sl_onnx_in
     for (int i = 0; i < info->rank; i++) {
         const struct sl_onnx_dim *dim = &info->dim[i];
         bool symbolic = dim->param && *dim->param;
-        bool batch = symbolic ? l->batch && strcmp(dim->param, l->batch) == 0
-                              : dim->n < 0 && i == 0 && !l->batch;
-        int64_t n = batch ? 1 : dim->n;
-        if (symbolic && !batch)
+        int64_t factor = 1, n = dim->n;
+        const char *name = symbolic ? multiple_of(dim->param, &factor) : "";
+        bool batch =
+            symbolic ? l->batch && strcmp(name, l->batch) == 0 : dim->n < 0 && i == 0 && !l->batch;
+        if (batch)
+            n = factor;
+        else if (symbolic)
             SL_TRY(set_size(sets, dim->param, &n));
         if (n < 1)
             return sl_fail(SL_ERR_REFUSED,

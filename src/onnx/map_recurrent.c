@@ -15,7 +15,7 @@ struct cell {
     int order[4];          /* gate of the file for each of ours */
     const char *functions; /* that the node may state, for one direction */
     int64_t hidden, steps;
-    bool lstm;
+    bool lstm, relu;
     int dirs;
     bool backward;         /* the first direction */
     int x, y[2], state[2]; /* [B,T,I]; [B,T,H] of the directions */
@@ -91,6 +91,8 @@ static sl_err run(struct sl_onnx_lower *l, struct cell *c, int at) {
             count = 6 + i;
         }
     SL_TRY(sl_onnx_emit_open(l, &e, c->op));
+    if (c->relu)
+        sl_onnx_emit_choice(&e, "act", "relu");
     SL_TRY(sl_onnx_emit(l, &e, count, in, y));
     *state = *y + 1;
     SL_TRY(turn(l, backward, y));
@@ -201,5 +203,9 @@ sl_err sl_onnx_map_gru(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
 }
 
 sl_err sl_onnx_map_rnn(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    return recurrent(l, &(struct cell){.op = row->ours, .gates = 1, .functions = "Tanh"});
+    const struct sl_onnx_attr *f = sl_onnx_attr(l->node, "activations");
+    bool relu = f && f->string_count && sl_str_is(f->strings[0], "Relu");
+    return recurrent(
+        l, &(struct cell){
+               .op = row->ours, .gates = 1, .relu = relu, .functions = relu ? "Relu" : "Tanh"});
 }

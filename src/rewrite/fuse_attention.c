@@ -249,7 +249,8 @@ sl_err sl_rewrite_rope(struct sl_rewrite *f, const struct sl_node *node, int *ou
             union sl_attr attr[SL_ROPE_ATTRS] = {[SL_ROPE_BASE] = {.f = angles[0]},
                                                  [SL_ROPE_STYLE] = {.i = SL_ROPE_HALF},
                                                  [SL_ROPE_SCALE] = {.f = angles[1]},
-                                                 [SL_ROPE_RAMP] = {.i = SL_ROPE_NO_RAMP}};
+                                                 [SL_ROPE_RAMP] = {.i = SL_ROPE_NO_RAMP},
+                                                 [SL_ROPE_HIGH] = {.f = 1}};
             SL_TRY(sl_rewrite_transpose(f, f->map[x], heads_last, out));
             SL_TRY(sl_rewrite_emit(f, "rope", 1, out, attr, out));
             return sl_rewrite_transpose(f, *out, heads_last, out);
