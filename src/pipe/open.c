@@ -28,6 +28,12 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
                            "maximum is %d; use a larger `micro`, or `clip_scope` stage",
                            c->plan->stages[c->plan->seats[i].stage].name,
                            sched->pools[i][SL_POOL_GRAD].count, GRADS_MAX);
+    for (int w = 0; w < c->plan->worker_count; w++)
+        if (!c->plan->worker_seat_count[w])
+            return sl_fail(SL_ERR_REFUSED,
+                           "worker %d of the plan has no stage; number the workers from 0 without "
+                           "gaps",
+                           w);
     SL_TRY(sl_pipe_policy_check(c->train, sched));
     SL_TRY(sl_pipe_scale_check(c->train, sched));
     if (sched->rule == SL_RULE_SYNC && c->staleness)

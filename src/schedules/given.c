@@ -165,6 +165,36 @@ static void make_period(struct sl_arena *arena, struct sl_sched *s) {
     s->reps = 1;
 }
 
+/* A run has no workers without a stage. */
+static sl_err drop_idle_workers(struct sl_arena *arena, struct sl_sched *s) {
+    const struct sl_plan *plan = s->plan;
+    struct sl_plan busy = *plan;
+    int *number = SL_NEW(arena, int, plan->worker_count);
+    int64_t *memory = SL_NEW(arena, int64_t, plan->worker_count);
+    struct sl_stage *stages = SL_NEW(arena, struct sl_stage, plan->stage_count);
+    busy.worker_count = 0;
+    for (int w = 0; w < plan->worker_count; w++) {
+        if (!plan->worker_seat_count[w])
+            continue;
+        for (int g = 0; g < SL_SEGMENT_COUNT; g++)
+            s->lists[g][busy.worker_count] = s->lists[g][w];
+        memory[busy.worker_count] = plan->memory_bytes ? plan->memory_bytes[w] : 0;
+        number[w] = busy.worker_count++;
+    }
+    if (busy.worker_count == plan->worker_count)
+        return SL_OK;
+    for (int i = 0; i < plan->stage_count; i++) {
+        int *workers = SL_NEW(arena, int, plan->stages[i].width);
+        for (int r = 0; r < plan->stages[i].width; r++)
+            workers[r] = number[plan->stages[i].workers[r]];
+        stages[i] = plan->stages[i];
+        stages[i].workers = workers;
+    }
+    busy.stages = stages;
+    busy.memory_bytes = plan->memory_bytes ? memory : NULL;
+    return sl_plan_build(arena, &busy, &s->plan);
+}
+
 static bool has_split(const struct sl_sched *s) {
     for (int g = 0; g < SL_SEGMENT_COUNT; g++)
         for (int w = 0; w < s->plan->worker_count; w++)
@@ -192,6 +222,7 @@ sl_err sl_schedules_given_row(struct sl_arena *arena, const struct sl_sched *fil
         for (int w = 0; w < workers; w++)
             passes->lists[g][w] = keep_passes(arena, &file->lists[g][w]);
     }
+    SL_TRY(drop_idle_workers(arena, passes));
     make_period(arena, passes);
     *row = (struct sl_schedule){.name = file->name,
                                 .brief = "a schedule from a file",

@@ -12,8 +12,8 @@
 
 #include "schedules/schedule.h"
 
-/* A row with the passes of `file`, which may be lowered. It points to the plan and the name of
- * `file`. SL_ERR_REFUSED if the last iteration is shorter than the others. */
+/* A row with the passes of `file`, which may be lowered, without its idle workers. It points to the
+ * plan and the name of `file`. SL_ERR_REFUSED if the last iteration is shorter than the others. */
 SL_MUST_CHECK sl_err sl_schedules_given_row(struct sl_arena *arena, const struct sl_sched *file,
                                             const struct sl_schedule **out);
 /* The passes of such a row; NULL for a row of the registry, and for NULL. */

@@ -57,6 +57,14 @@ refuse 3 "missing.sched" train "${model[@]}" --schedule missing.sched --steps 1
 refuse 1 "is for 3 stages on 3 workers, the plan has 4 on 4" \
     train "${model[@]}" --schedule zb.sched --plan plan/plan.plan --steps 1
 
+# A rank without passes does not take part; a plan has none.
+printf '\n1F0,1F1,1B0,1B1\n\n0F0,0F1,0B0,0B1\n' >idle.csv
+"$SLUICE" check "${model[@]}" --schedule idle.csv --steps 2 >out 2>err || fail "check idle.csv: $(cat err)"
+has "2 stages on 2 workers.* bit for bit"
+"$SLUICE" plan "${model[@]}" --machine 1x2:mem=4G,intra=10GB/s --batch 4 --schedule idle.csv -o idle.plan >out 2>err || fail "plan idle.csv"
+sed 's/^workers 2/workers 3/' idle.plan | sed '/^schedule/d' >three.plan
+refuse 1 "worker 2 of the plan has no stage" check "${model[@]}" --plan three.plan --schedule gpipe --steps 1
+
 # A file for stages that the model does not have: the order of the passes cannot work.
 printf '%s\n' 'sluice-sched 1' 'workers 2' 'stage a width 1 micro 1 on 0' 'stage b width 1 micro 1 on 1' \
     'program "apart" rule sync passes' 'samples 2 last 2 iters 1 reps 1' 'worker 0' period 'F a 0' 'B a 0' 'F a 1' 'B a 1' \
