@@ -1,6 +1,7 @@
 /* The table of commands, in alphabetical order. */
 #include "cli/command.h"
 
+extern const struct sl_command sl_cli_cmd_calibrate;
 extern const struct sl_command sl_cli_cmd_check;
 extern const struct sl_command sl_cli_cmd_ckpt;
 extern const struct sl_command sl_cli_cmd_compare;
@@ -28,6 +29,7 @@ extern const struct sl_command sl_cli_cmd_version;
 
 /* clang-format off */
 const struct sl_command *const sl_cli_commands[] = {
+    &sl_cli_cmd_calibrate,
     &sl_cli_cmd_check,
     &sl_cli_cmd_ckpt,
     &sl_cli_cmd_compare,

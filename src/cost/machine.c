@@ -23,6 +23,8 @@ static bool is_name(const char *name) {
 
 static bool is_speed(double x) { return isfinite(x) && x > 0 && x < 1e24; }
 
+static bool is_host_time(int64_t ns) { return ns >= 0 && ns <= 1000000000; }
+
 static sl_err check_kind(const struct sl_cost_device_kind *kind) {
     if (!is_name(kind->name))
         return sl_fail(SL_ERR_INPUT, "the name of a kind of device is invalid");
@@ -38,6 +40,13 @@ static sl_err check_kind(const struct sl_cost_device_kind *kind) {
         return sl_fail(SL_ERR_INPUT, "kind %s: efficiency is not in (0, 1]", kind->name);
     if (kind->overhead_ns < 0 || kind->overhead_ns > 1000000000)
         return sl_fail(SL_ERR_INPUT, "kind %s: overhead is not in 0..1e9 ns", kind->name);
+    if (!(kind->half >= 0 && kind->half < 1e24) ||
+        !(kind->score_bytes >= 0 && kind->score_bytes < 1e9))
+        return sl_fail(SL_ERR_INPUT, "kind %s: half or score is out of range", kind->name);
+    if (!is_host_time(kind->launch_ns) || !is_host_time(kind->meet_ns) ||
+        !is_host_time(kind->message_ns))
+        return sl_fail(SL_ERR_INPUT, "kind %s: launch, meet or message is not in 0..1e9 ns",
+                       kind->name);
     return SL_OK;
 }
 
@@ -48,6 +57,12 @@ static sl_err check_link(const struct sl_link *link) {
         return sl_fail(SL_ERR_INPUT, "link %s: bandwidth is not in 1..1e18", link->name);
     if (link->latency_ns < 0 || link->latency_ns > 1000000000000)
         return sl_fail(SL_ERR_INPUT, "link %s: latency is not in 0..1e12 ns", link->name);
+    if (link->sum_bandwidth != 0 && !(link->sum_bandwidth >= 1 && link->sum_bandwidth <= 1e18))
+        return sl_fail(SL_ERR_INPUT, "link %s: sum is not in 1..1e18 bytes/s", link->name);
+    if (link->sum_latency_ns < 0 || link->sum_latency_ns > 1000000000000 ||
+        (link->sum_latency_ns && link->sum_bandwidth == 0))
+        return sl_fail(SL_ERR_INPUT, "link %s: the latency of sums is not in 0..1e12 ns",
+                       link->name);
     return SL_OK;
 }
 
@@ -199,6 +214,13 @@ const struct sl_link *sl_cost_machine_between(const struct sl_machine *m, int a,
 double sl_cost_kind_flops(const struct sl_cost_device_kind *kind, enum sl_math math) {
     double peak = kind->flops[math] > 0 ? kind->flops[math] : kind->flops[SL_MATH_FP32];
     return peak * kind->efficiency;
+}
+
+double sl_cost_link_sum_ns(const struct sl_link *link, int n, double bytes) {
+    double rate = link->sum_bandwidth > 0 ? link->sum_bandwidth : link->bandwidth;
+    double latency = link->sum_bandwidth > 0 ? (double)link->sum_latency_ns
+                                             : 2.0 * (n - 1) * (double)link->latency_ns;
+    return n < 2 ? 0 : latency + 1e9 * 2 * (n - 1) / n * bytes / rate;
 }
 
 /* Takes hosts in order until there are enough devices. */

@@ -30,6 +30,12 @@ struct sl_cost_device_kind {
     double flops[SL_MATH_COUNT]; /* peak per second; 0: as fp32 */
     double efficiency;           /* share of the peak that large products reach */
     int64_t overhead_ns;         /* of every op */
+    /* Constants of `sluice calibrate`; 0: no such effect. docs/formats-machine.md. */
+    double half;        /* operations of a product at half of the efficiency */
+    double score_bytes; /* traffic per attention score; 0: a fused kernel keeps scores on chip */
+    int64_t launch_ns;  /* of the host per op: a layer's pass takes at least that of its ops */
+    int64_t meet_ns;    /* of the host per collective inside a pass and further member */
+    int64_t message_ns; /* of the host per pass of a stage that sends or receives */
 };
 
 enum sl_link_sharing {
@@ -43,6 +49,10 @@ struct sl_link {
     double bandwidth; /* bytes per second */
     int64_t latency_ns;
     enum sl_link_sharing sharing;
+    /* All-reduce among n devices: sum_latency_ns + 2 (n - 1) / n bytes / sum_bandwidth. Bandwidth 0:
+     * a ring of messages. */
+    double sum_bandwidth;
+    int64_t sum_latency_ns;
 };
 
 struct sl_host_part {
@@ -101,6 +111,8 @@ SL_MUST_CHECK sl_err sl_cost_machine_first(struct sl_arena *arena, const struct 
 struct sl_team_link {
     double bandwidth; /* bytes per second of each member */
     int64_t latency_ns;
+    double sum_bandwidth; /* of all-reduces (struct sl_link); 0: a ring of messages */
+    int64_t sum_latency_ns;
 };
 
 /* The machine whose devices are teams of `t` equal neighbours in a host, or of whole hosts if `t` is
@@ -124,6 +136,9 @@ SL_MUST_CHECK sl_err sl_cost_machine_open(struct sl_arena *arena, const char *na
 int sl_cost_machine_level(const struct sl_machine *machine, int host_a, int host_b);
 /* The link between two devices; NULL: the same device. */
 const struct sl_link *sl_cost_machine_between(const struct sl_machine *machine, int a, int b);
+
+/* Time of an all-reduce of `bytes` among n devices joined by the link, ns. */
+double sl_cost_link_sum_ns(const struct sl_link *link, int n, double bytes);
 
 /* Peak of a kind in a format, as products reach it. */
 double sl_cost_kind_flops(const struct sl_cost_device_kind *kind, enum sl_math math);

@@ -162,8 +162,11 @@ sl_err sl_cost_machine_spec(struct sl_arena *arena, const char *spec,
                                        .flops = {s.flops},
                                        .efficiency = 0.5,
                                        .overhead_ns = 5000};
-    struct sl_link links[] = {{"intra", s.intra, s.latency_ns, SL_LINK_PAIR},
-                              {"inter", s.inter, 4 * s.latency_ns, SL_LINK_PORT}};
+    struct sl_link links[] = {{.name = "intra", .bandwidth = s.intra, .latency_ns = s.latency_ns},
+                              {.name = "inter",
+                               .bandwidth = s.inter,
+                               .latency_ns = 4 * s.latency_ns,
+                               .sharing = SL_LINK_PORT}};
     struct sl_host_part part = {0, (int)s.devices};
     struct sl_host host = {"host", (int)s.hosts, 0, &part, 1};
     struct sl_level level = {"cluster", (int)s.hosts, 1};

@@ -26,6 +26,7 @@ static int team_link(struct sl_arena *arena, struct sl_machine *m, struct sl_lin
     *added = links[link];
     added->name = sl_arena_printf(arena, "%s.team%d", links[link].name, m->link_count);
     added->bandwidth /= members;
+    added->sum_bandwidth /= members;
     return m->link_count++;
 }
 
@@ -90,6 +91,15 @@ static sl_err join_hosts(struct sl_arena *arena, const struct sl_machine *machin
     return SL_OK;
 }
 
+/* The slower of the two constants of sums, if the link has them. */
+static void add_sums(struct sl_team_link *team, const struct sl_link *link, int sharers) {
+    double rate = link->sum_bandwidth / sharers;
+    if (rate > 0 && (team->sum_bandwidth == 0 || rate < team->sum_bandwidth))
+        team->sum_bandwidth = rate;
+    if (link->sum_latency_ns > team->sum_latency_ns)
+        team->sum_latency_ns = link->sum_latency_ns;
+}
+
 sl_err sl_cost_machine_teams(struct sl_arena *arena, const struct sl_machine *machine, int t,
                              const struct sl_machine **out, struct sl_team_link *inside) {
     struct sl_machine m = *machine;
@@ -99,7 +109,7 @@ sl_err sl_cost_machine_teams(struct sl_arena *arena, const struct sl_machine *ma
     for (int i = 0; i < m.link_count; i++)
         links[i] = machine->links[i];
     m.links = links;
-    *inside = (struct sl_team_link){INFINITY, 0};
+    *inside = (struct sl_team_link){.bandwidth = INFINITY};
     if (t == 1) {
         *out = machine;
         return SL_OK;
@@ -113,12 +123,14 @@ sl_err sl_cost_machine_teams(struct sl_arena *arena, const struct sl_machine *ma
         inside->bandwidth = rate < inside->bandwidth ? rate : inside->bandwidth;
         inside->latency_ns =
             link->latency_ns > inside->latency_ns ? link->latency_ns : inside->latency_ns;
+        add_sums(inside, link, link->sharing == SL_LINK_BUS ? members : 1);
     }
     if (t > each) {
         const struct sl_link *link = sl_cost_machine_between(machine, 0, t - 1);
         inside->bandwidth =
             link->bandwidth < inside->bandwidth ? link->bandwidth : inside->bandwidth;
         inside->latency_ns = link->latency_ns;
+        add_sums(inside, link, 1);
     }
     struct sl_level *levels = sl_vec_freeze(arena, m.levels, m.level_count, sizeof *levels);
     for (int l = 0; l < m.level_count; l++)

@@ -3,7 +3,7 @@
  *     sluice-machine 1
  *     machine p3-x8 "eight hosts with eight V100 each"
  *     kind v100 memory 17179869184 stream 900e9 fp32 15.7e12 fp16 125e12 efficiency 0.4 overhead 5000
- *     link nvlink bandwidth 25e9 latency 5000 sharing pair
+ *     link nvlink bandwidth 25e9 latency 5000 sharing pair sum 200e9 latency 50000
  *     link ethernet bandwidth 3.125e9 latency 20000 sharing port
  *     host p3 count 8 inside nvlink devices v100 8
  *     level cluster hosts 8 over ethernet
@@ -59,6 +59,33 @@ static sl_err read_machine(void *reader) {
     return SL_OK;
 }
 
+/* The optional fields of a kind but its peaks; *known: it was one of them. */
+static sl_err take_kind_field(struct reader *r, struct sl_cost_device_kind *kind, bool *known) {
+    const struct {
+        const char *word;
+        double *number;
+        int64_t *ns;
+    } fields[] = {{"efficiency", &kind->efficiency, NULL},
+                  {"overhead", NULL, &kind->overhead_ns},
+                  {"half", &kind->half, NULL},
+                  {"score", &kind->score_bytes, NULL},
+                  {"launch", NULL, &kind->launch_ns},
+                  {"meet", NULL, &kind->meet_ns},
+                  {"message", NULL, &kind->message_ns}};
+    *known = false;
+    for (int i = 0; i < SL_COUNT(fields) && !*known; i++) {
+        if (!sl_lex_is_name(&r->lex, fields[i].word))
+            continue;
+        *known = true;
+        SL_TRY(sl_lex_next(&r->lex));
+        if (fields[i].number)
+            SL_TRY(sl_lex_take_number(&r->lex, fields[i].word, fields[i].number));
+        else
+            SL_TRY(take_count(r, fields[i].word, 1000000000, fields[i].ns));
+    }
+    return SL_OK;
+}
+
 static sl_err read_kind(void *reader) {
     struct reader *r = reader;
     struct sl_cost_device_kind kind = {.efficiency = 1};
@@ -68,21 +95,17 @@ static sl_err read_kind(void *reader) {
     SL_TRY(take_word(r, "stream"));
     SL_TRY(sl_lex_take_number(&r->lex, "bytes per second", &kind.stream));
     while (r->lex.tok.kind == SL_TOK_NAME) {
-        if (sl_lex_is_name(&r->lex, "efficiency")) {
-            SL_TRY(sl_lex_next(&r->lex));
-            SL_TRY(sl_lex_take_number(&r->lex, "efficiency", &kind.efficiency));
+        bool known;
+        SL_TRY(take_kind_field(r, &kind, &known));
+        if (known)
             continue;
-        }
-        if (sl_lex_is_name(&r->lex, "overhead")) {
-            SL_TRY(sl_lex_next(&r->lex));
-            SL_TRY(take_count(r, "overhead", 1000000000, &kind.overhead_ns));
-            continue;
-        }
         int i = 0;
         while (i < SL_MATH_COUNT && !sl_lex_is_name(&r->lex, sl_cost_math_names[i]))
             i++;
         if (i == SL_MATH_COUNT)
-            return sl_lex_fail(&r->lex, "a kind has fp32, fp16, bf16, efficiency and overhead");
+            return sl_lex_fail(&r->lex,
+                               "a kind has fp32, fp16, bf16, efficiency, overhead, half, score, "
+                               "launch, meet and message");
         SL_TRY(sl_lex_next(&r->lex));
         SL_TRY(sl_lex_take_number(&r->lex, "operations per second", &kind.flops[i]));
     }
@@ -108,6 +131,12 @@ static sl_err read_link(void *reader) {
         return sl_lex_fail(&r->lex, "a link is shared by a pair, at a port, or as a bus");
     link.sharing = (enum sl_link_sharing)i;
     SL_TRY(sl_lex_next(&r->lex));
+    if (sl_lex_is_name(&r->lex, "sum")) {
+        SL_TRY(sl_lex_next(&r->lex));
+        SL_TRY(sl_lex_take_number(&r->lex, "bytes per second", &link.sum_bandwidth));
+        SL_TRY(take_word(r, "latency"));
+        SL_TRY(take_count(r, "latency", 1000000000000, &link.sum_latency_ns));
+    }
     if (r->links.count >= SL_MACHINE_LINES)
         return sl_lex_fail(&r->lex, "more than %d links", SL_MACHINE_LINES);
     SL_PUSH(&r->links, link);
@@ -240,7 +269,20 @@ static void write_kind(const struct sl_cost_device_kind *kind, struct sl_text *o
         if (kind->flops[i] > 0)
             put_number(out, sl_cost_math_names[i], kind->flops[i]);
     put_number(out, "efficiency", kind->efficiency);
-    sl_text_printf(out, " overhead %lld\n", (long long)kind->overhead_ns);
+    sl_text_printf(out, " overhead %lld", (long long)kind->overhead_ns);
+    if (kind->half > 0)
+        put_number(out, "half", kind->half);
+    if (kind->score_bytes > 0)
+        put_number(out, "score", kind->score_bytes);
+    const struct {
+        const char *word;
+        int64_t ns;
+    } host[] = {
+        {"launch", kind->launch_ns}, {"meet", kind->meet_ns}, {"message", kind->message_ns}};
+    for (int i = 0; i < SL_COUNT(host); i++)
+        if (host[i].ns)
+            sl_text_printf(out, " %s %lld", host[i].word, (long long)host[i].ns);
+    sl_text_put(out, "\n");
 }
 
 void sl_cost_machine_write(const struct sl_machine *m, struct sl_text *out) {
@@ -250,8 +292,13 @@ void sl_cost_machine_write(const struct sl_machine *m, struct sl_text *out) {
     for (int i = 0; i < m->link_count; i++) {
         sl_text_printf(out, "link %s", m->links[i].name);
         put_number(out, "bandwidth", m->links[i].bandwidth);
-        sl_text_printf(out, " latency %lld sharing %s\n", (long long)m->links[i].latency_ns,
+        sl_text_printf(out, " latency %lld sharing %s", (long long)m->links[i].latency_ns,
                        sharing_names[m->links[i].sharing]);
+        if (m->links[i].sum_bandwidth > 0) {
+            put_number(out, "sum", m->links[i].sum_bandwidth);
+            sl_text_printf(out, " latency %lld", (long long)m->links[i].sum_latency_ns);
+        }
+        sl_text_put(out, "\n");
     }
     for (int i = 0; i < m->host_count; i++) {
         const struct sl_host *host = &m->hosts[i];

@@ -29,7 +29,9 @@ static void use_measured_link(struct sl_job_planning *p) {
 
 static sl_err open_machine(struct sl_job_planning *p) {
     const struct sl_job_plan_request *r = p->request;
-    SL_TRY(sl_profile_machine_argument(p->arena, SL_JOB_OR(r->machine, "here"), &p->machine));
+    p->machine = r->given_machine;
+    if (!p->machine)
+        SL_TRY(sl_profile_machine_argument(p->arena, SL_JOB_OR(r->machine, "here"), &p->machine));
     if (r->devices && r->devices != p->machine->device_count)
         SL_TRY(sl_cost_machine_first(p->arena, p->machine, (int)r->devices, &p->machine));
     if (r->cost_file)

@@ -13,18 +13,19 @@
 #include "report/search.h"
 
 struct sl_job_plan_request {
-    const struct sl_graph *graph; /* differentiated */
-    const char *machine;          /* name, file, "here" or "2x4:mem=16G,..." [here] */
-    const char *cost_file;        /* X.cost of 'sluice profile' [roofline estimate] */
-    const char *planner;          /* [sluice] */
-    const char *schedule;         /* [auto: the best synchronous schedule] */
-    const char *staleness_cost;   /* "2bw=1.2,stash=1.05": try these; factor on tokens [none] */
-    const char *dtype;            /* fp32, fp16, bf16 [fp32] */
-    const char *optimizer;        /* [adamw] */
-    const char *recompute;        /* auto, none, all [auto] */
-    int64_t batch;                /* samples per optimizer step [64] */
-    int64_t micros;               /* micro-batches per batch [the best number] */
-    const int64_t *sizes;         /* [size_count] micro-batch sizes to plan with [by micros] */
+    const struct sl_graph *graph;           /* differentiated */
+    const char *machine;                    /* name, file, "here" or "2x4:mem=16G,..." [here] */
+    const struct sl_machine *given_machine; /* instead of `machine`; or NULL */
+    const char *cost_file;                  /* X.cost of 'sluice profile' [roofline estimate] */
+    const char *planner;                    /* [sluice] */
+    const char *schedule;                   /* [auto: the best synchronous schedule] */
+    const char *staleness_cost; /* "2bw=1.2,stash=1.05": try these; factor on tokens [none] */
+    const char *dtype;          /* fp32, fp16, bf16 [fp32] */
+    const char *optimizer;      /* [adamw] */
+    const char *recompute;      /* auto, none, all [auto] */
+    int64_t batch;              /* samples per optimizer step [64] */
+    int64_t micros;             /* micro-batches per batch [the best number] */
+    const int64_t *sizes;       /* [size_count] micro-batch sizes to plan with [by micros] */
     int size_count;
     int64_t micro_size;   /* samples of a micro-batch, instead of `micros` */
     int64_t tp;           /* shards of a stage: tensor parallelism [1] */

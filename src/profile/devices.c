@@ -77,14 +77,17 @@ static struct sl_cost_device_kind kind_of(struct sl_arena *arena,
 
 /* The slowest link between two devices; for one device, the link between its own workers. */
 static struct sl_link link_of(const struct sl_device_facts *facts, int count) {
-    struct sl_link link = {"memory", facts->stream > 0 ? facts->stream / 2 : 1e10, 5000,
-                           SL_LINK_PAIR};
+    struct sl_link link = {.name = "memory",
+                           .bandwidth = facts->stream > 0 ? facts->stream / 2 : 1e10,
+                           .latency_ns = 5000};
     for (int i = 0; count > 1 && i < count; i++) {
         double rate = facts[i].peer_rate > 0 ? facts[i].peer_rate : 1e10;
         bool direct = facts[i].peer_links > 0;
         if (i == 0 || rate < link.bandwidth)
-            link = (struct sl_link){direct ? "nvlink" : "pcie", rate, direct ? 5000 : 10000,
-                                    direct ? SL_LINK_PORT : SL_LINK_BUS};
+            link = (struct sl_link){.name = direct ? "nvlink" : "pcie",
+                                    .bandwidth = rate,
+                                    .latency_ns = direct ? 5000 : 10000,
+                                    .sharing = direct ? SL_LINK_PORT : SL_LINK_BUS};
     }
     return link;
 }

@@ -59,7 +59,8 @@ sl_err sl_profile_machine_here(struct sl_arena *arena, const struct sl_machine *
                                        .flops = {(double)(int64_t)(flops > 1e9 ? flops : 1e9)},
                                        .efficiency = 1,
                                        .overhead_ns = 300};
-    struct sl_link link = {"memory", (double)(int64_t)(copy / 2), 500, SL_LINK_PAIR};
+    struct sl_link link = {
+        .name = "memory", .bandwidth = (double)(int64_t)(copy / 2), .latency_ns = 500};
     struct sl_host_part part = {0, here.cores};
     struct sl_host host = {"here", 1, 0, &part, 1};
     struct sl_machine draft = {.name = "here",

@@ -211,16 +211,22 @@ int64_t sl_search_reduce_ns(const struct sl_machine *machine, const int *devices
                             double bytes) {
     if (width < 2)
         return 0;
-    double slowest = INFINITY;
+    double slowest = INFINITY, sums = 0;
     int64_t latency = 0;
     for (int r = 0; r < width; r++) {
         const struct sl_link *link =
             sl_cost_machine_between(machine, devices[r], devices[(r + 1) % width]);
+        double ns = sl_cost_link_sum_ns(link, width, bytes);
+        if (link->sum_bandwidth > 0) {
+            sums = ns > sums ? ns : sums;
+            continue;
+        }
         slowest = link->bandwidth < slowest ? link->bandwidth : slowest;
         latency = link->latency_ns > latency ? link->latency_ns : latency;
     }
-    return (int64_t)ceil(1e9 * 2 * (width - 1) / width * bytes / slowest) +
-           2 * (width - 1) * latency;
+    int64_t ring =
+        (int64_t)ceil(1e9 * 2 * (width - 1) / width * bytes / slowest) + 2 * (width - 1) * latency;
+    return ring > (int64_t)ceil(sums) ? ring : (int64_t)ceil(sums);
 }
 
 /* All-reduce of the parameters that the stage shares with others: they travel there and back. */

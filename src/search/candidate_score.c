@@ -90,12 +90,22 @@ static int64_t copy_ns(const struct sl_candidate_detail *detail, int stage) {
                : 0;
 }
 
+/* Time of the host for the messages of a pass. */
+static int64_t message_ns(const struct sl_candidate_detail *detail, int stage) {
+    const struct sl_machine *m = detail->problem->machine;
+    const struct sl_candidate_stage *s = &detail->stages[stage];
+    int device = detail->device_of[detail->workers[stage][0]];
+    bool talks = s->in_bytes > 0 || s->out_bytes > 0;
+    return talks && detail->problem->estimated ? m->kinds[m->kind_of[device]].message_ns : 0;
+}
+
 void sl_search_candidate_times(const struct sl_candidate_detail *detail,
                                int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < detail->c.stage_count; s++) {
         const struct sl_candidate_stage *stage = &detail->stages[s];
         memset(out[s], 0, sizeof out[s]);
-        int64_t extra = detail->problem->action_ns, copy = copy_ns(detail, s);
+        int64_t extra = detail->problem->action_ns;
+        int64_t copy = copy_ns(detail, s) + message_ns(detail, s);
         out[s][SL_FORWARD] = stage->f + extra + copy;
         out[s][SL_RECOMPUTE] = sl_search_recompute_ns(detail->problem, stage->f);
         out[s][SL_BACKWARD_INPUT] = stage->i + extra + copy;

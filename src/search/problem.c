@@ -10,6 +10,7 @@
 #include "graph/model.h"
 #include "pass/program.h"
 #include "search/problem_shards.h"
+#include "search/roofline.h"
 
 #include <math.h>
 #include <string.h>
@@ -204,39 +205,6 @@ void sl_search_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
 
 /* ---- times ---- */
 
-static bool is_product(const struct sl_op *op) {
-    return op->layer != SL_LAYER_NONE && op->layer != SL_LAYER_EMBED;
-}
-
-static double collective_ns(const struct builder *b, const struct sl_op_view *view) {
-    return sl_search_collective_ns(b->p, (double)sl_graph_shape_numel(&view->out[0], 1) *
-                                             b->precision->element);
-}
-
-static double node_ns(const struct builder *b, const struct sl_node *node,
-                      const struct sl_cost_device_kind *kind, int64_t samples) {
-    struct sl_op_view view;
-    if (node->op->is_view)
-        return 0;
-    sl_graph_view(b->graph, node, samples, &view);
-    if (sl_search_shards_meet(node))
-        return collective_ns(b, &view);
-    double stated = node->op->seconds ? node->op->seconds(&view) : -1;
-    if (stated >= 0)
-        return 1e9 * stated;
-    double flops = node->op->flops ? node->op->flops(&view) : 0, bytes = 0;
-    if (node->op->bytes)
-        bytes = node->op->bytes(&view) / 4;
-    for (int i = 0; i < view.in_count && !node->op->bytes; i++)
-        bytes += view.present[i] ? (double)sl_graph_shape_numel(&view.in[i], 1) : 0;
-    for (int i = 0; i < view.out_count && !node->op->bytes; i++)
-        bytes += (double)sl_graph_shape_numel(&view.out[i], 1);
-    double peak =
-        sl_cost_kind_flops(kind, is_product(node->op) ? b->precision->math : SL_MATH_FP32);
-    double compute = flops / peak, move = bytes * b->precision->element / kind->stream;
-    return (double)kind->overhead_ns + 1e9 * (compute > move ? compute : move);
-}
-
 static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
                        const struct sl_cost_device_kind *kind) {
     const struct sl_cost *cost = b->spec->cost;
@@ -246,17 +214,18 @@ static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
     return (int64_t)llround(1e9 * moved / kind->stream);
 }
 
-static void estimate(struct builder *b, int64_t samples, const struct sl_cost_device_kind *kind,
-                     struct sl_unit_time *out) {
-    double(*sum)[3] = sl_arena_alloc(b->arena, (int64_t)sizeof *sum * b->p->unit_count);
-    for (int64_t n = 0; n < b->graph->nodes.count; n++) {
-        const struct sl_node *node = &b->graph->nodes.at[n];
-        sum[node_unit(b, node, n)][node->pass] += node_ns(b, node, kind, samples);
+/* Units of a repeated block share the host's time; other units have their own. */
+static const int *groups_of(const struct builder *b) {
+    int *group = SL_NEW(b->arena, int, b->graph->forward_count + 1);
+    int *first = SL_NEW(b->arena, int, b->graph->forward_count + 1); /* [block] unit + 1 */
+    for (int n = 0; n < b->graph->forward_count; n++) {
+        int block = b->block_of[n];
+        bool repeated = block >= 0 && block < b->graph->forward_count;
+        if (repeated && !first[block])
+            first[block] = b->unit_of[n] + 1;
+        group[n] = repeated ? first[block] - 1 : b->unit_of[n];
     }
-    for (int u = 0; u < b->p->unit_count; u++)
-        out[u] = (struct sl_unit_time){(int64_t)llround(sum[u][SL_PASS_F]),
-                                       (int64_t)llround(sum[u][SL_PASS_I]),
-                                       (int64_t)llround(sum[u][SL_PASS_W]), 0};
+    return group;
 }
 
 /* The time of a unit is the sum over its measured units. */
@@ -300,6 +269,7 @@ static uint64_t *sign_units(struct builder *b) {
 static sl_err fill_times(struct builder *b) {
     struct sl_problem *p = b->p;
     int kinds = p->machine->kind_count;
+    const struct sl_roofline roofline = {b->graph, b->precision, p, b->unit_of, groups_of(b)};
     struct sl_unit_time *times =
         SL_NEW(b->arena, struct sl_unit_time, (int64_t)p->size_count * kinds * p->unit_count);
     p->times = times;
@@ -309,7 +279,7 @@ static sl_err fill_times(struct builder *b) {
             if (b->spec->cost)
                 SL_TRY(look_up(b, signature, p->sizes[s], times));
             else
-                estimate(b, p->sizes[s], &p->machine->kinds[k], times);
+                sl_search_roofline(b->arena, &roofline, p->sizes[s], &p->machine->kinds[k], times);
             for (int u = 0; u < p->unit_count; u++)
                 times[u].step = step_ns(b, &b->units[u], &p->machine->kinds[k]);
         }

@@ -109,8 +109,12 @@ static inline int sl_search_problem_shards(const struct sl_problem *p) {
 /* Time of an all-reduce of a tensor over the shards: a ring, in which every device sends its parts of the
  * sum and of the result to its neighbour. */
 static inline double sl_search_collective_ns(const struct sl_problem *p, double bytes) {
-    return 2.0 * (p->shards - 1) *
-           ((double)p->team.latency_ns + 1e9 * bytes / p->shards / p->team.bandwidth);
+    const struct sl_team_link *team = &p->team;
+    double share = bytes / p->shards;
+    return team->sum_bandwidth > 0
+               ? (double)team->sum_latency_ns +
+                     1e9 * 2.0 * (p->shards - 1) * share / team->sum_bandwidth
+               : 2.0 * (p->shards - 1) * ((double)team->latency_ns + 1e9 * share / team->bandwidth);
 }
 
 static inline const struct sl_unit_time *sl_search_problem_times(const struct sl_problem *p,

@@ -44,6 +44,15 @@ say "plan FILE" 0 plan "$SRC_DIR/tests/fuzz/corpus/pipedream/branch.graph.txt" -
 say "import FORMAT FILE" 0 import piper "$SRC_DIR/tests/fuzz/corpus/piper/chain.json"
 say "import FORMAT FILE" 0 import pipedream "$SRC_DIR/tests/fuzz/corpus/pipedream/branch.graph.txt"
 say "import FORMAT FILE" 0 import dnn-partitioning "$(find "$SRC_DIR/tests/fuzz/corpus/dnnpart" -type f | sort | head -n 1)"
+awk -v work="$work" '/^---$/ { n++; next } { print > (work "/sailor-" (n ? n : "0") ".json") }' "$SRC_DIR/tests/fuzz/corpus/sailor/two-stages.txt"
+mv sailor-0.json M.G.json
+say "import sailor" 0 import sailor M.G.json sailor-1.json sailor-2.json sailor-3.json
+printf '%s\n' "# GPUs,global batch,micro batch,hidden,heads,# layers,sequence,tensor,data par,pipeline,time (ms)" "2,4,2,16,2,2,8,1,1,2,1" \
+    "4,8,2,16,2,2,8,1,2,2,2" "16,16,1,16,2,2,8,1,16,1,3" "8,8,1,16,2,2,8,1,8,1,3" >steps.csv
+for row in 1 2 3 4 5 6 7 8; do echo "4,8,2,$((16 * row)),2,2,8,1,2,2,2" >>steps.csv; done
+for row in 1 2 3; do echo "16,16,1,$((16 * row)),2,2,8,1,16,1,3" >>steps.csv; done
+say "calibrate" 0 calibrate --measured steps.csv --machine a100-x128 --folds 2
+say "calibrate" 0 calibrate --measured steps.csv --machine a100-x128 --check
 say "export X.plan" 0 export x.plan --to dot
 say "report" 0 export x.plan --to json -o x.json
 say "report" 0 report --chain 2 --schedule 1f1b --micro 2 -o x.html -o x.svg

@@ -6,8 +6,9 @@
 
 const struct sl_machine *flat_machine(struct sl_arena *arena, int devices, double bytes_per_s,
                                       int64_t latency_ns) {
-    struct sl_cost_device_kind kind = {"d", 1 << 20, 1e9, {1e9}, 1, 0};
-    struct sl_link link = {"wire", bytes_per_s, latency_ns, SL_LINK_PAIR};
+    struct sl_cost_device_kind kind = {
+        .name = "d", .memory_bytes = 1 << 20, .stream = 1e9, .flops = {1e9}, .efficiency = 1};
+    struct sl_link link = {.name = "wire", .bandwidth = bytes_per_s, .latency_ns = latency_ns};
     struct sl_host_part part = {0, devices};
     struct sl_host host = {"h", 1, 0, &part, 1};
     struct sl_machine draft = {.name = "flat",
@@ -33,12 +34,16 @@ static const struct sl_machine *draw_machine(struct sl_arena *arena, struct dice
 
 /* Two hosts with unlike devices, or one host with two kinds, behind links that differ. */
 static const struct sl_machine *draw_mixed(struct sl_arena *arena, struct dice *dice, int devices) {
-    struct sl_cost_device_kind kinds[] = {{"d", 1 << 20, 1e9, {2e9}, 1, 0},
-                                          {"e", 1 << 20, 1e9, {1e9}, 1, 0}};
+    struct sl_cost_device_kind kinds[] = {
+        {.name = "d", .memory_bytes = 1 << 20, .stream = 1e9, .flops = {2e9}, .efficiency = 1},
+        {.name = "e", .memory_bytes = 1 << 20, .stream = 1e9, .flops = {1e9}, .efficiency = 1}};
     double fast = (double)(1 + dice_below(dice, 9)) * 1e8;
     struct sl_link links[] = {
-        {"wire", fast, dice_below(dice, 3) * 17, SL_LINK_PAIR},
-        {"net", fast / (double)(2 + dice_below(dice, 9)), dice_below(dice, 3) * 29, SL_LINK_PORT}};
+        {.name = "wire", .bandwidth = fast, .latency_ns = dice_below(dice, 3) * 17},
+        {.name = "net",
+         .bandwidth = fast / (double)(2 + dice_below(dice, 9)),
+         .latency_ns = dice_below(dice, 3) * 29,
+         .sharing = SL_LINK_PORT}};
     bool kind = dice_below(dice, 2), hosts = dice_below(dice, 2) || !kind;
     int half = devices / 2;
     struct sl_host_part parts[] = {{0, devices - half}, {kind, half}};

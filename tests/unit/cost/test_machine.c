@@ -15,8 +15,9 @@
 static const char good[] = "sluice-machine 1\n"
                            "machine two \"a small one\"\n"
                            "kind a memory 1000 stream 7 fp32 11 fp16 13 efficiency 0.5 overhead 3\n"
-                           "kind b memory 2000 stream 17 fp32 19 efficiency 1 overhead 0\n"
-                           "link fast bandwidth 23 latency 29 sharing pair\n"
+                           "kind b memory 2000 stream 17 fp32 19 efficiency 1 overhead 0 half 43 "
+                           "score 2.5 launch 47 meet 53 message 59\n"
+                           "link fast bandwidth 23 latency 29 sharing pair sum 61 latency 67\n"
                            "link slow bandwidth 31 latency 37 sharing port\n"
                            "link far bandwidth 5 latency 41 sharing bus\n"
                            "host x count 3 inside fast devices a 2 b 1\n"
@@ -63,6 +64,19 @@ static void between(void **state) {
     sl_arena_free(&arena);
 }
 
+/* With constants of sums, or as a ring of messages. */
+static void sums(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    const struct sl_machine *m;
+    assert_int_equal(read_text(&arena, good, &m), SL_OK);
+    assert_true(sl_cost_link_sum_ns(&m->links[0], 1, 61) == 0);
+    assert_true(sl_cost_link_sum_ns(&m->links[0], 2, 61) == 67 + 1e9);
+    assert_true(sl_cost_link_sum_ns(&m->links[0], 4, 61) == 67 + 1.5e9);
+    assert_true(sl_cost_link_sum_ns(&m->links[1], 2, 31) == 74 + 1e9);
+    sl_arena_free(&arena);
+}
+
 static void first_devices(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -94,6 +108,13 @@ static void sabotage(void **state) {
         {"fp32 11 ", "", "stream and fp32"},
         {"efficiency 0.5", "efficiency 1.5", "efficiency is not in"},
         {"overhead 3", "overhead 3000000000", "overhead"},
+        {"half 43", "half 1e30", "half or score"},
+        {"score 2.5", "score -1", "half or score"},
+        {"launch 47", "launch 2000000000", "launch"},
+        {"meet 53", "meat 53", "a kind has"},
+        {"sum 61", "sum 0.5", "sum is not in"},
+        {"sum 61 latency 67", "sum 0 latency 67", "latency of sums"},
+        {"sum 61 latency 67", "sum 61", "expected 'latency'"},
         {"kind b", "kind a memory 1 stream 1 fp32 1\nkind b", "two kinds are called a"},
         {"link slow", "link fast bandwidth 1 latency 1 sharing bus\nlink slow",
          "two links are called fast"},
@@ -155,8 +176,9 @@ static void one_liner(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip), cmocka_unit_test(between), cmocka_unit_test(first_devices),
-        cmocka_unit_test(sabotage),   cmocka_unit_test(library), cmocka_unit_test(one_liner),
+        cmocka_unit_test(round_trip),    cmocka_unit_test(between),  cmocka_unit_test(sums),
+        cmocka_unit_test(first_devices), cmocka_unit_test(sabotage), cmocka_unit_test(library),
+        cmocka_unit_test(one_liner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,48 @@
+/* The constants that are fitted, with their bounds, and the report of their errors. */
+#ifndef SL_SIZING_CALIBRATE_REPORT_H
+#define SL_SIZING_CALIBRATE_REPORT_H
+
+#include "cost/machine.h"
+
+enum sl_calibrate_constant {
+    SL_CALIBRATE_EFFICIENCY,
+    SL_CALIBRATE_HALF,
+    SL_CALIBRATE_SCORE,
+    SL_CALIBRATE_STREAM,
+    SL_CALIBRATE_LAUNCH,
+    SL_CALIBRATE_MEET,
+    SL_CALIBRATE_MESSAGE,
+    SL_CALIBRATE_SUM,
+    SL_CALIBRATE_SUM_LATENCY,
+};
+
+struct sl_calibrate_row {
+    enum sl_calibrate_constant which;
+    double low, high, start; /* stream: times that of the start; sum: times the link's bandwidth */
+};
+
+enum { SL_CALIBRATE_DEVICE, SL_CALIBRATE_NETWORK, SL_CALIBRATE_GROUPS, SL_CALIBRATE_MAX = 8 };
+
+struct sl_calibrate_group {
+    const char *name, *rows;
+    struct sl_calibrate_row constants[SL_CALIBRATE_MAX];
+    int count;
+};
+extern const struct sl_calibrate_group sl_sizing_calibrate_groups[SL_CALIBRATE_GROUPS];
+
+struct sl_calibrate_result {
+    int rows, folds;
+    const char *recompute;
+    const double
+        *fitted;  /* [all rows] predicted / measured - 1; NAN: another group. NULL: no rows */
+    double *held; /* the same when the row was held out; NULL: not done */
+};
+
+void sl_sizing_calibrate_report(const struct sl_machine *machine,
+                                const struct sl_calibrate_result *results, int rows,
+                                struct sl_text *out);
+void sl_sizing_calibrate_report_json(const struct sl_machine *machine,
+                                     const struct sl_calibrate_result *results, int rows,
+                                     struct sl_text *out);
+
+#endif
