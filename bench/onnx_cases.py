@@ -3,8 +3,8 @@
     python3 onnx_cases.py FOLDER [REGEX]
 
 Needs the packages onnx and numpy. Cases whose tensors are not fp32, int64, int32 or bool are left
-out and counted. FOLDER/NAME/fixed.onnx has the inputs of whole numbers, and scalars that only state
-a shape or a bound, as constants.
+out and counted. FOLDER/NAME/fixed.onnx has as constants the inputs of whole numbers, scalars, and floats that
+state a shape: the scales of Resize, the values of OneHot.
 """
 
 import os
@@ -15,6 +15,10 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
+
+
+# Inputs of floats that decide a shape or are two numbers.
+STATING = {"OneHot": (2,), "Resize": (1, 2), "Upsample": (1,)}
 
 
 def tensor(value, info, path):
@@ -60,11 +64,13 @@ def write(folder, case, model):
         for size in value.dims:
             shape.dim.add().dim_value = size
     onnx.save(model, os.path.join(folder, "model.onnx"))
+    stated = {node.input[i] for node in model.graph.node for i in STATING.get(node.op_type, ())
+              if i < len(node.input)}
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
     keep = [i for i, info in enumerate(model.graph.input)
             if info.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-            and not (i > 0 and len(inputs[i].dims) == 0)]
+            and not (i > 0 and len(inputs[i].dims) == 0) and info.name not in stated]
     del fixed.graph.input[:]
     for i, info in enumerate(model.graph.input):
         if i in keep:

@@ -46,13 +46,13 @@ def value_of(logits, targets, loss):
 
 
 def randomise(model):
-    """Initial values that differ everywhere: zeros and ones hide faults."""
+    """Initial values that differ everywhere: zeros, ones and layers that are copies hide faults."""
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
             if not tensor.is_floating_point():
                 continue
-            if isinstance(tensor, torch.nn.Parameter) and tensor.dim() < 2:
-                tensor.add_(torch.randn_like(tensor) * 0.05)
+            if isinstance(tensor, torch.nn.Parameter):
+                tensor.add_(torch.randn_like(tensor) * (0.05 if tensor.dim() < 2 else 0.002))
             if name.endswith("running_mean"):
                 tensor.copy_(torch.randn_like(tensor) * 0.1)
             if name.endswith("running_var"):

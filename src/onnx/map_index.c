@@ -48,14 +48,27 @@ sl_err sl_onnx_map_where(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
 sl_err sl_onnx_map_arg(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int x;
+    bool last = sl_onnx_attr_int(l->node, "select_last_index", 0) != 0;
+    int axis;
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
-    if (sl_onnx_attr_int(l->node, "select_last_index", 0))
-        return sl_onnx_lower_refuse(
-            l, "of equal elements the first is taken; the last is not supported");
+    const struct sl_shape *shape = sl_onnx_lower_shape(l, x);
+    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0), shape->rank, &axis));
+    int64_t size = shape->dim[axis];
+    if (last) { /* of equal elements the first counts: that of the turned axis */
+        SL_TRY(sl_onnx_emit_open(l, &e, "flip"));
+        sl_onnx_emit_ints(&e, "axes", 1, (int64_t[]){axis});
+        SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
+    }
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
-    sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", 0));
+    sl_onnx_emit_int(&e, "axis", axis);
     sl_onnx_emit_int(&e, "keep", sl_onnx_attr_int(l->node, "keepdims", 1) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
+    if (last) {
+        SL_TRY(sl_onnx_emit_plain(l, "to_float", 1, &x, &x));
+        SL_TRY(sl_onnx_emit_scale(l, x, -1, &x));
+        SL_TRY(sl_onnx_emit_by(l, "offset", x, (double)(size - 1), &x));
+        SL_TRY(sl_onnx_emit_plain(l, "to_int", 1, &x, &x));
+    }
     sl_onnx_lower_out(l, 0, x, SL_ONNX_INT64);
     return SL_OK;
 }
@@ -103,18 +116,35 @@ sl_err sl_onnx_map_gather_elements(struct sl_onnx_lower *l, const struct sl_onnx
     return SL_OK;
 }
 
+/* ONNX leaves open which of several elements for one place counts, so they may be added: to zeros, which
+ * replace x where a one has come too. */
+static sl_err replace_at(struct sl_onnx_lower *l, struct sl_onnx_emit *add, int in[3], int *out) {
+    int zero, zeros, one, ones, placed, hits;
+    struct sl_shape x = *sl_onnx_lower_shape(l, in[0]), src = *sl_onnx_lower_shape(l, in[2]);
+    SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, 0, &zero));
+    SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, 1, &one));
+    SL_TRY(sl_onnx_emit_broadcast(l, zero, &x, &zeros));
+    SL_TRY(sl_onnx_emit_broadcast(l, one, &src, &ones));
+    SL_TRY(sl_onnx_emit(l, add, 3, (int[]){zeros, in[1], in[2]}, &placed));
+    SL_TRY(sl_onnx_emit(l, add, 3, (int[]){zeros, in[1], ones}, &hits));
+    SL_TRY(sl_onnx_emit_plain(l, "greater", 2, (int[]){hits, zero}, &hits));
+    return sl_onnx_emit_plain(l, "where", 3, (int[]){hits, placed, in[0]}, out);
+}
+
 sl_err sl_onnx_map_scatter(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int in[3], y;
-    if (!sl_onnx_attr_is(l->node, "reduction", "add", false))
-        return sl_onnx_lower_refuse(l,
-                                    "only the reduction 'add' is supported: which of two elements "
-                                    "for one place counts is not defined");
+    bool replaces = sl_onnx_attr_is(l->node, "reduction", "none", true);
+    if (!replaces && !sl_onnx_attr_is(l->node, "reduction", "add", false))
+        return sl_onnx_lower_refuse(l, "only the reductions 'add' and 'none' are supported");
     for (int i = 0; i < 3; i++)
         SL_TRY(sl_onnx_lower_in(l, i, &in[i]));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", 0));
-    SL_TRY(sl_onnx_emit(l, &e, 3, in, &y));
+    if (replaces)
+        SL_TRY(replace_at(l, &e, in, &y));
+    else
+        SL_TRY(sl_onnx_emit(l, &e, 3, in, &y));
     sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
     return SL_OK;
 }
@@ -130,8 +160,8 @@ sl_err sl_onnx_map_one_hot(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     SL_TRY(sl_onnx_lower_konst(l, 2, &values));
     if (!values || values->count != 2 || sl_onnx_konst_has_batch(values))
         return sl_onnx_lower_refuse(l, "the two values must be constants");
-    if (sl_onnx_lower_is_int(l, x) == false)
-        return sl_onnx_lower_refuse(l, "indices that are not whole numbers");
+    if (!sl_onnx_lower_is_int(l, x))
+        SL_TRY(sl_onnx_emit_plain(l, "to_int", 1, &x, &x));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "size", (int64_t)size);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));

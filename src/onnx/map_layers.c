@@ -50,14 +50,36 @@ sl_err sl_onnx_map_batchnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *
 
 /* Axes from `axis` on as one last axis, and back. */
 static sl_err rows_from(struct sl_onnx_lower *l, int x, int axis, int *out) {
-    struct sl_shape in = *sl_onnx_lower_shape(l, x), shape = {.rank = axis + 1};
+    struct sl_shape in = *sl_onnx_lower_shape(l, x), shape = {.rank = axis ? axis : 1, .dim = {1}};
     for (int i = 0; i < axis; i++)
         sl_graph_shape_set(&shape, i, sl_graph_shape_dim(&in, i));
     struct sl_dim rest = sl_graph_shape_product(&in, axis, in.rank);
     if (rest.batch)
         return sl_onnx_lower_refuse(l, "normalisation over the batch");
-    sl_graph_shape_set(&shape, axis, rest);
+    sl_graph_shape_set(&shape, shape.rank++, rest);
     return sl_onnx_emit_reshape(l, x, &shape, out);
+}
+
+/* The outputs after the first: the mean of every row of x, and 1 / sqrt(variance + eps). */
+static sl_err put_moments(struct sl_onnx_lower *l, int x, struct sl_shape shape, int axis,
+                          double eps) {
+    int64_t last = sl_onnx_lower_shape(l, x)->rank - 1;
+    int y;
+    for (int k = axis; k < shape.rank; k++)
+        sl_graph_shape_set(&shape, k, (struct sl_dim){1, false});
+    for (int i = 1; i < l->node->out_count && i < 3; i++) {
+        struct sl_onnx_emit e;
+        SL_TRY(sl_onnx_emit_open(l, &e, i == 1 ? "reduce_mean" : "reduce_var"));
+        sl_onnx_emit_ints(&e, "axes", 1, &last);
+        SL_TRY(sl_onnx_emit(l, &e, 1, &x, &y));
+        if (i == 2) {
+            SL_TRY(sl_onnx_emit_by(l, "offset", y, eps, &y));
+            SL_TRY(sl_onnx_emit_plain(l, "rsqrt", 1, &y, &y));
+        }
+        SL_TRY(sl_onnx_emit_reshape(l, y, &shape, &y));
+        sl_onnx_lower_out(l, i, y, SL_ONNX_FLOAT);
+    }
+    return SL_OK;
 }
 
 static sl_err normalise(struct sl_onnx_lower *l, const char *op, const char *eps, int inputs) {
@@ -66,10 +88,8 @@ static sl_err normalise(struct sl_onnx_lower *l, const char *op, const char *eps
     SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
     struct sl_shape whole = *sl_onnx_lower_shape(l, in[0]);
     SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", -1), whole.rank, &axis));
-    for (int i = 1; i < l->node->out_count; i++)
-        if (*l->node->out[i])
-            return sl_onnx_lower_refuse(l, "the mean and deviation are no tensors of the graph");
     SL_TRY(rows_from(l, in[0], axis, &in[0]));
+    SL_TRY(put_moments(l, in[0], whole, axis, sl_onnx_attr_float(l->node, eps, 1e-5)));
     struct sl_shape want = {.rank = 1};
     sl_graph_shape_set(&want, 0, sl_graph_shape_dim(sl_onnx_lower_shape(l, in[0]), -1));
     for (int i = 1; i < inputs; i++)

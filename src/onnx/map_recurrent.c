@@ -3,6 +3,8 @@
  *   ONNX    X [T,B,I]   W [dirs,G H,I]   R [dirs,G H,H]   B [dirs,2 G H]   Y [T,dirs,B,H]
  *   ours    x [B,T,I]   w_ih [G H,I]     w_hh [G H,H]     bias_ih, bias_hh    y [B,T,H]
  *
+ * With layout 1 the file has X [B,T,I], Y [B,T,dirs,H] and states [B,dirs,H].
+ *
  * The gates of the file come in another order: i o f c instead of i f g o, z r h instead of r z n.
  */
 #include "onnx/map.h"
@@ -15,18 +17,18 @@ struct cell {
     int order[4];          /* gate of the file for each of ours */
     const char *functions; /* that the node may state, for one direction */
     int64_t hidden, steps;
-    bool lstm, relu;
+    bool lstm, relu, batch_first;
     int dirs;
     bool backward;         /* the first direction */
     int x, y[2], state[2]; /* [B,T,I]; [B,T,H] of the directions */
 };
 
-/* Direction `at` of input `input`, as matrix or vector [size, ...]. */
-static sl_err direction_of(struct sl_onnx_lower *l, int input, int at, int *out) {
+/* Direction `at` of input `input`, as matrix or vector [size, ...]; it is the first axis, or `axis`. */
+static sl_err direction_of(struct sl_onnx_lower *l, int input, int at, int axis, int *out) {
     SL_TRY(sl_onnx_lower_in(l, input, out));
     struct sl_shape shape = *sl_onnx_lower_shape(l, *out);
-    SL_TRY(sl_onnx_emit_slice(l, *out, 0, at, at + 1, out));
-    for (int i = 1; i < shape.rank; i++)
+    SL_TRY(sl_onnx_emit_slice(l, *out, axis, at, at + 1, out));
+    for (int i = axis + 1; i < shape.rank; i++)
         sl_graph_shape_set(&shape, i - 1, sl_graph_shape_dim(&shape, i));
     shape.rank--;
     return sl_onnx_emit_reshape(l, *out, &shape, out);
@@ -72,11 +74,11 @@ static sl_err run(struct sl_onnx_lower *l, struct cell *c, int at) {
     bool backward = at == 1 || c->backward;
     SL_TRY(turn(l, backward, &in[0]));
     for (int i = 0; i < 2; i++) {
-        SL_TRY(direction_of(l, W + i, at, &in[1 + i]));
+        SL_TRY(direction_of(l, W + i, at, 0, &in[1 + i]));
         SL_TRY(reorder(l, c, 0, &in[1 + i]));
     }
     if (sl_onnx_lower_has(l, BIAS)) {
-        SL_TRY(direction_of(l, BIAS, at, &bias));
+        SL_TRY(direction_of(l, BIAS, at, 0, &bias));
         for (int i = 0; i < 2; i++) {
             in[3 + i] = bias;
             SL_TRY(reorder(l, c, i * c->gates * c->hidden, &in[3 + i]));
@@ -87,7 +89,7 @@ static sl_err run(struct sl_onnx_lower *l, struct cell *c, int at) {
     }
     for (int i = 0; i < 1 + c->lstm; i++)
         if (sl_onnx_lower_has(l, H0 + i) && !is_zero(l, H0 + i)) {
-            SL_TRY(direction_of(l, H0 + i, at, &in[5 + i]));
+            SL_TRY(direction_of(l, H0 + i, at, c->batch_first, &in[5 + i]));
             count = 6 + i;
         }
     SL_TRY(sl_onnx_emit_open(l, &e, c->op));
@@ -99,37 +101,40 @@ static sl_err run(struct sl_onnx_lower *l, struct cell *c, int at) {
     return c->lstm && backward ? turn(l, true, state) : SL_OK;
 }
 
-/* [B,T,H] of the directions as [T,dirs,B,H]; the last step as [dirs,B,H]. */
+/* [B,T,H] of the directions as [T,dirs,B,H] or [B,T,dirs,H]; the last step without T. */
 static sl_err stack(struct sl_onnx_lower *l, const struct cell *c, const int *y, int output,
                     bool last) {
-    static const int order[] = {1, 0, 2};
+    static const int order[] = {1, 2, 0, 3};
     struct sl_onnx_emit e;
     int parts[2], out;
     if (output >= l->node->out_count || !*l->node->out[output])
         return SL_OK;
     for (int d = 0; d < c->dirs; d++) {
-        struct sl_shape shape;
         bool backward = d == 1 || c->backward;
         parts[d] = y[d];
         if (last)
             SL_TRY(sl_onnx_emit_slice(l, parts[d], 1, backward ? 0 : c->steps - 1,
                                       backward ? 1 : c->steps, &parts[d]));
-        SL_TRY(sl_onnx_emit_transpose(l, parts[d], order, &parts[d])); /* [T,B,H] */
-        shape = *sl_onnx_lower_shape(l, parts[d]);
-        if (!last) {
-            shape.rank = 4;
-            sl_graph_shape_set(&shape, 3, (struct sl_dim){c->hidden, false});
-            sl_graph_shape_set(&shape, 2, sl_graph_shape_dim(sl_onnx_lower_shape(l, parts[d]), 1));
-            sl_graph_shape_set(&shape, 1, (struct sl_dim){1, false});
-        }
-        SL_TRY(sl_onnx_emit_reshape(l, parts[d], &shape, &parts[d]));
+        struct sl_shape shape = *sl_onnx_lower_shape(l, parts[d]);
+        shape.rank = 4;
+        sl_graph_shape_set(&shape, 2, (struct sl_dim){1, false});
+        sl_graph_shape_set(&shape, 3, (struct sl_dim){c->hidden, false});
+        SL_TRY(sl_onnx_emit_reshape(l, parts[d], &shape, &parts[d])); /* [B,T,1,H] */
     }
     out = parts[0];
     if (c->dirs == 2) {
         SL_TRY(sl_onnx_emit_open(l, &e, "concat"));
-        sl_onnx_emit_int(&e, "axis", last ? 0 : 1);
+        sl_onnx_emit_int(&e, "axis", 2);
         SL_TRY(sl_onnx_emit(l, &e, 2, parts, &out));
     }
+    if (!c->batch_first)
+        SL_TRY(sl_onnx_emit_transpose(l, out, order, &out));
+    struct sl_shape shape = *sl_onnx_lower_shape(l, out), thin = {0};
+    for (int i = 0; i < 4; i++)
+        if (i != c->batch_first) /* T */
+            sl_graph_shape_set(&thin, thin.rank++, sl_graph_shape_dim(&shape, i));
+    if (last)
+        SL_TRY(sl_onnx_emit_reshape(l, out, &thin, &out));
     sl_onnx_lower_out(l, output, out, SL_ONNX_FLOAT);
     return SL_OK;
 }
@@ -148,8 +153,6 @@ static sl_err refuse_options(struct sl_onnx_lower *l, const struct cell *c) {
     }
     if (sl_onnx_attr(l->node, "clip"))
         return sl_onnx_lower_refuse(l, "'clip' is not supported");
-    if (sl_onnx_attr_int(l->node, "layout", 0))
-        return sl_onnx_lower_refuse(l, "only layout 0 is supported");
     if (sl_onnx_attr_int(l->node, "input_forget", 0))
         return sl_onnx_lower_refuse(l, "'input_forget' is not supported");
     if (c->lstm && sl_onnx_lower_has(l, PEEPHOLE) && !is_zero(l, PEEPHOLE))
@@ -171,16 +174,18 @@ static sl_err recurrent(struct sl_onnx_lower *l, struct cell *c) {
     c->dirs = sl_onnx_attr_is(l->node, "direction", "bidirectional", false) ? 2 : 1;
     SL_TRY(sl_onnx_lower_in(l, X, &c->x));
     const struct sl_shape *in = sl_onnx_lower_shape(l, c->x);
-    if (in->rank != 3 || (in->batch & 5u) || !sl_onnx_lower_has(l, R))
+    c->batch_first = sl_onnx_attr_int(l->node, "layout", 0) != 0;
+    if (in->rank != 3 || (in->batch & (c->batch_first ? 6u : 5u)) || !sl_onnx_lower_has(l, R))
         return sl_onnx_lower_refuse(l, "x must be [T,B,I]");
-    c->steps = in->dim[0];
+    c->steps = in->dim[c->batch_first];
     SL_TRY(sl_onnx_lower_in(l, R, &w));
     in = sl_onnx_lower_shape(l, w);
     c->hidden = in->rank == 3 ? in->dim[2] : 0;
     if (in->rank != 3 || in->dim[0] != c->dirs || in->dim[1] != c->gates * c->hidden)
         return sl_onnx_lower_refuse(l, "the recurrent weight must be [directions,%dH,H]", c->gates);
     SL_TRY(refuse_options(l, c));
-    SL_TRY(sl_onnx_emit_transpose(l, c->x, order, &c->x));
+    if (!c->batch_first)
+        SL_TRY(sl_onnx_emit_transpose(l, c->x, order, &c->x));
     for (int d = 0; d < c->dirs; d++)
         SL_TRY(run(l, c, d));
     SL_TRY(stack(l, c, c->y, 0, false));

@@ -6,12 +6,15 @@
 sl_err sl_onnx_map_identity(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_val val = *sl_onnx_lower_val(l, 0);
     (void)row;
+    if (l->node->out_count != 1)
+        return sl_onnx_lower_refuse(l, "one output is supported");
+    const struct sl_onnx_val *there = sl_onnx_lower_named(l, l->node->out[0]);
+    if (there && there->kind == SL_ONNX_KONST) /* a parameter that names.c has told apart */
+        return SL_OK;
     val.name = l->node->out[0];
     val.readers = 0;
     if (val.kind == SL_ONNX_KONST)
         val.id = -1; /* torch writes equal initialisers once, and names the others by Identity */
-    if (l->node->out_count != 1)
-        return sl_onnx_lower_refuse(l, "one output is supported");
     sl_onnx_lower_add(l, val);
     return SL_OK;
 }

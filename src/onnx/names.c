@@ -30,6 +30,10 @@ struct names {
     int64_t missing; /* parameters that the file does not have under their names */
 };
 
+static bool starts(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
 /* "p_fc_weight: PARAMETER target='fc.weight'" */
 static void read_line(struct names *s, const char *line, size_t length) {
     char *text = sl_arena_dup(s->l->arena, line, length);
@@ -157,23 +161,29 @@ static sl_err try_twin(struct names *s, struct sl_onnx_val *val, const char *nam
     return SL_OK;
 }
 
-/* torch's older exporter: /layers.0/q/MatMul reads the transpose of layers.0.q.weight. */
-static sl_err by_node_name(struct names *s, const struct sl_onnx_node *node,
-                           struct sl_onnx_val *val) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+/* "layers.0.q.weight" for the node /layers.0/q/MatMul; NULL: another name. */
+static const char *weight_of_node(struct names *s, const struct sl_onnx_node *node) {
     size_t length = strlen(node->name), ending = strlen("/MatMul");
-    for (int64_t i = 0; i < graph->tensor_count && !val->twin; i++)
-        if (strncmp(graph->tensors[i].name, "onnx::", 6) != 0)
-            SL_TRY(try_twin(s, val, graph->tensors[i].name));
-    if (val->twin || length <= ending + 1 || node->name[0] != '/' ||
+    if (length <= ending + 1 || node->name[0] != '/' ||
         strcmp(node->name + length - ending, "/MatMul") != 0)
-        return SL_OK;
+        return NULL;
     char *title =
         sl_arena_printf(s->l->arena, "%.*s.weight", (int)(length - ending - 1), node->name + 1);
     for (char *at = title; *at; at++)
         if (*at == '/')
             *at = '.';
-    if (sl_onnx_lower_named(s->l, title))
+    return title;
+}
+
+/* torch's older exporter: /layers.0/q/MatMul reads the transpose of layers.0.q.weight. */
+static sl_err by_node_name(struct names *s, const struct sl_onnx_node *node,
+                           struct sl_onnx_val *val) {
+    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const char *title = weight_of_node(s, node);
+    for (int64_t i = 0; i < graph->tensor_count && !val->twin; i++)
+        if (strncmp(graph->tensors[i].name, "onnx::", 6) != 0)
+            SL_TRY(try_twin(s, val, graph->tensors[i].name));
+    if (val->twin || !title || sl_onnx_lower_named(s->l, title))
         return SL_OK;
     val->title = title;
     val->turned = true;
@@ -205,10 +215,6 @@ static sl_err name_weight(struct names *s, const struct sl_onnx_node *node,
     val->turned = missing->claimed = true;
     s->missing--;
     return SL_OK;
-}
-
-static bool starts(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
 }
 
 /* A tensor that torch computed: from a parameter, or from constants (angles, masks)? */
@@ -275,6 +281,56 @@ static void restore_copies(struct names *s) {
     }
 }
 
+/* Is it the same module, used again? Its second use is called q_1, also in the middle: a.q_1.weight. */
+static bool is_used_again(const char *first, const char *again) {
+    while (*first || *again) {
+        size_t length = strcspn(first, "."), more = strcspn(again, ".");
+        const char *suffix = again + length;
+        if (more < length || strncmp(first, again, length) != 0)
+            return false;
+        if (more > length &&
+            (*suffix != '_' || more - length - 1 != strspn(suffix + 1, "0123456789")))
+            return false;
+        first += length + (first[length] == '.');
+        again += more + (again[more] == '.');
+    }
+    return true;
+}
+
+/* torch's older exporter writes equal tensors once and names the others by Identity, whether they are
+ * one parameter or two with equal values. The readers tell: a module that is used again, or another. */
+static void restore_copy(struct names *s, const struct sl_onnx_node *identity,
+                         const struct sl_onnx_node *reader) {
+    struct sl_onnx_val *val = sl_onnx_lower_named(s->l, identity->in[0]);
+    const char *title = weight_of_node(s, reader);
+    if (!val || val->kind != SL_ONNX_KONST || !val->title || !title ||
+        sl_onnx_lower_named(s->l, identity->out[0]))
+        return;
+    struct sl_onnx_val copy = *val;
+    copy.name = identity->out[0];
+    copy.title = title;
+    if (is_used_again(val->title, title))
+        copy.same = val->name;
+    sl_onnx_lower_add(s->l, copy);
+}
+
+static void restore_named_copies(struct names *s) {
+    const struct sl_onnx_graph *graph = s->l->file->graph;
+    struct sl_map copies = {0};
+    for (int64_t n = 0; n < graph->node_count; n++) {
+        const struct sl_onnx_node *node = &graph->nodes[n];
+        if (strcmp(node->op, "Identity") == 0 && node->in_count == 1 && node->out_count == 1 &&
+            starts(node->out[0], "onnx::"))
+            sl_map_put(&copies, sl_str(node->out[0]), n);
+        int64_t *from = strcmp(node->op, "MatMul") == 0 && node->in_count == 2
+                            ? sl_map_find(&copies, sl_str(node->in[1]))
+                            : NULL;
+        if (from)
+            restore_copy(s, &graph->nodes[*from], node);
+    }
+    sl_map_free(&copies);
+}
+
 static sl_err each_reader(struct names *s, bool products) {
     const struct sl_onnx_graph *graph = s->l->file->graph;
     for (int64_t n = 0; n < graph->node_count; n++)
@@ -301,6 +357,7 @@ sl_err sl_onnx_name_initialisers(struct sl_onnx_lower *l) {
             l->vals.at[i].is_param = false;
     SL_TRY_OUT(each_reader(&s, true));
     restore_copies(&s);
+    restore_named_copies(&s);
     if (s.entries.count)
         SL_TRY_OUT(each_reader(&s, false));
 out:

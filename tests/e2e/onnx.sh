@@ -40,6 +40,9 @@ done
 "$SLUICE" train --resume --out "$dir/mlp-t" --steps 8 >"$dir/resume" 2>&1 || fail "$(cat "$dir/resume")"
 "$SLUICE" model "$fixtures/image.onnx" --loss "$loss" --print >"$dir/print" || fail "model"
 grep -q 'conv2d(x, conv.weight, conv.bias' "$dir/print" || fail "names: $(cat "$dir/print")"
+"$SLUICE" model "$fixtures/copies.onnx" --loss "$loss" --print >"$dir/print" || fail "copies"
+[ "$(grep -c '^param .*fc.weight' "$dir/print")" = 2 ] || fail "copies: $(cat "$dir/print")"
+[ "$(grep -c 'matmul.*block.0.fc.weight' "$dir/print")" = 2 ] || fail "shared: $(cat "$dir/print")"
 
 expect() { # STATUS TEXT COMMAND
     local status=$1 text=$2 rc=0
