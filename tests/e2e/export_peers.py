@@ -1,12 +1,15 @@
-"""Exports judged by the other systems' own code: arguments are a folder with exports and what to do.
+"""Exports judged by the other systems' own code: arguments are what to do and folders with exports.
 
-    torchtitan DIR   titan.options: its command line reads them; it builds the schedule, from x.csv where
-                     the options name one; its splitter cuts a small model by them; the stages
-                     together have every parameter once and give the same logits
-    automodel DIR    automodel.yaml: its configuration takes the recipe; it builds the schedule; its
-                     splitter cuts a small Llama by it; the stages together give the same logits
-    megatron DIR     megatron.options: its layout parser and validation accept them; with
-                     SL_MEGATRON=CHECKOUT its command line has every option
+    torchtitan DIR...
+        titan.options: its command line reads them; it builds the schedule, from x.csv where the
+        options name one; its splitter cuts a small model by them; the stages together have every
+        parameter once and give the same logits
+    automodel DIR...
+        automodel.yaml: its configuration takes the recipe; it builds the schedule; its splitter cuts
+        a small Llama by it; the stages together give the same logits
+    megatron DIR...
+        megatron.options: its layout parser and validation accept them; with SL_MEGATRON=CHECKOUT its
+        command line has every option
 
 x.plan is the plan: do both recompute where it does? Exit 77: the package is not installed."""
 import glob
@@ -209,4 +212,5 @@ def megatron(folder):
     print(f"count: {sum(a.startswith('--') for a in args)} options are in {source}")
 
 
-globals()[sys.argv[1]](sys.argv[2])
+for folder in sys.argv[2:]:
+    globals()[sys.argv[1]](folder)

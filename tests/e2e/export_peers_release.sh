@@ -13,31 +13,36 @@ fail() {
 python=${SL_PYTHON:-python3}
 command -v "$python" >/dev/null || { echo "SKIPPED: no $python" && exit 77; }
 export SLUICE_MODELS="$SRC_DIR/models" PYTHONWARNINGS=ignore
-ran=0
 # Schedule, micro-batches, recomputation. 1f1b with fewer micro-batches than stages and zb-h1 come as CSV.
+number=0
+torchtitan=() automodel=() megatron=()
 for case in "1f1b 8 all" "1f1b 2 none" "interleaved 8 none" "gpipe 8 none" "zb-v 8 none" "zb-h1 8 none" "dualpipe-v 16 none"; do
     read -r schedule micros recompute <<<"$case"
+    x=$dir/$((number += 1))
+    mkdir "$x"
     # The sizes of torchtitan's debug model: six layers.
     "$SLUICE" plan llama --set V=2048,T=32,L=6,C=256,H=16,K=16,F=768 --machine '1x4:mem=8G,intra=5GB/s' --batch 16 --micro "$micros" \
-        --schedule "$schedule" --recompute "$recompute" --whole-layers --straight -o "$dir/x.plan" >/dev/null || fail "plan $schedule"
-    "$SLUICE" export "$dir/x.plan" --to torchtitan -o "$dir/titan.options" || fail "torchtitan, $schedule"
-    "$SLUICE" export "$dir/x.plan" --to csv -o "$dir/x.csv" || fail "csv, $schedule"
-    targets=torchtitan
+        --schedule "$schedule" --recompute "$recompute" --whole-layers --straight -o "$x/x.plan" >/dev/null || fail "plan $schedule"
+    "$SLUICE" export "$x/x.plan" --to csv -o "$x/x.csv" || fail "csv, $schedule"
+    "$SLUICE" export "$x/x.plan" --to torchtitan -o "$x/titan.options" || fail "torchtitan, $schedule"
+    torchtitan+=("$x")
     if [ "$schedule" != dualpipe-v ]; then
-        "$SLUICE" export "$dir/x.plan" --to automodel -o "$dir/automodel.yaml" || fail "automodel, $schedule"
-        targets="$targets automodel"
+        "$SLUICE" export "$x/x.plan" --to automodel -o "$x/automodel.yaml" || fail "automodel, $schedule"
+        automodel+=("$x")
     fi
     if [[ $schedule != *-v ]]; then # Megatron has no V
-        "$SLUICE" export "$dir/x.plan" --to megatron -o "$dir/megatron.options" 2>"$dir/note" || fail "megatron, $schedule"
-        targets="$targets megatron"
+        "$SLUICE" export "$x/x.plan" --to megatron -o "$x/megatron.options" 2>"$x/note" || fail "megatron, $schedule"
+        megatron+=("$x")
     fi
-    [ "$schedule" != gpipe ] || grep -q 'cannot request gpipe: it will run 1f1b' "$dir/note" || fail "no note: $(cat "$dir/note")"
-    for target in $targets; do
-        rc=0
-        "$python" "$SRC_DIR/tests/e2e/export_peers.py" "$target" "$dir" >"$dir/out" 2>"$dir/err" || rc=$?
-        [ $rc = 0 ] || [ $rc = 77 ] || { cat "$dir/out" "$dir/err" && fail "$target, $schedule"; }
-        [ $rc = 77 ] || ran=$((ran + 1))
-        grep '^count\|^SKIPPED' "$dir/out" || true
-    done
+    [ "$schedule" != gpipe ] || grep -q 'cannot request gpipe: it will run 1f1b' "$x/note" || fail "no note: $(cat "$x/note")"
+done
+ran=0
+for target in torchtitan automodel megatron; do
+    declare -n folders=$target
+    rc=0
+    "$python" "$SRC_DIR/tests/e2e/export_peers.py" "$target" "${folders[@]}" >"$dir/out" 2>"$dir/err" || rc=$?
+    [ $rc = 0 ] || [ $rc = 77 ] || { cat "$dir/out" "$dir/err" && fail "$target"; }
+    [ $rc = 77 ] || ran=$((ran + 1))
+    grep '^count\|^SKIPPED' "$dir/out" || true
 done
 [ $ran -gt 0 ] || exit 77
