@@ -2,11 +2,12 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/job_options.h"
+#include "use/eval.h"
 
 #include <math.h>
 
 static void put_report(struct sl_text *text, const struct sl_args *args,
-                       const struct sl_eval_all *all) {
+                       const struct sl_use_eval_report *all) {
     const struct sl_eval_report *r = &all->report;
     if (sl_args_has(args, "--json")) {
         struct sl_json_out json = {.text = text, .indent = 2};
@@ -30,7 +31,7 @@ static void put_report(struct sl_text *text, const struct sl_args *args,
 static sl_err run(const struct sl_args *args) {
     struct sl_job job;
     struct sl_arena arena = {0};
-    struct sl_eval_all all;
+    struct sl_use_eval_report all;
     struct sl_text text = {0};
     int64_t samples = INT64_MAX;
     struct sl_job_host host = {.model_dirs = sl_cli_model_dirs(args, &arena)};
@@ -38,7 +39,7 @@ static sl_err run(const struct sl_args *args) {
     sl_job_init(&job);
     SL_TRY_OUT(sl_cli_job_fill(args, &job));
     SL_TRY_OUT(sl_args_int(args, "--samples", 1, INT64_MAX, &samples));
-    SL_TRY_OUT(sl_job_eval_all(&job, args->positional[0], &host, samples, &all));
+    SL_TRY_OUT(sl_use_eval(&job, args->positional[0], &host, samples, &all));
     put_report(&text, args, &all);
     SL_TRY_OUT(sl_cli_print(&text));
 out:

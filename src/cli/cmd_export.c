@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "job/export.h"
-#include "job/export_weights.h"
+#include "use/export.h"
 
 #include <string.h>
 
@@ -53,10 +53,10 @@ static sl_err parse_dtype(const char *name, enum sl_st_dtype *out) {
     return sl_fail(SL_ERR_USAGE, "--dtype: expected fp32, bf16 or fp16, found '%s'", name);
 }
 
-static sl_err export_weights(const struct sl_args *args, const struct sl_job_weights_target *row) {
+static sl_err export_weights(const struct sl_args *args, const struct sl_use_target *row) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
-    struct sl_job_export_weights request = {
+    struct sl_use_export request = {
         .from = args->positional[0],
         .to = args->positional_count > 1 ? args->positional[1] : sl_args_text(args, "-o", NULL),
         .source = sl_args_text(args, "--source", NULL),
@@ -93,7 +93,7 @@ static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const char *target = sl_args_text(args, "--to", NULL);
-    const struct sl_job_weights_target *row = target ? sl_job_weights_target_find(target) : NULL;
+    const struct sl_use_target *row = target ? sl_use_target_find(target) : NULL;
     if (row)
         return export_weights(args, row);
     if (args->positional_count > 1)

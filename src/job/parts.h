@@ -38,6 +38,11 @@ SL_MUST_CHECK sl_err sl_job_given_keep(struct sl_job_work *work);
  * Refuses tensors that are missing, left over or of another shape, unless `partial`. */
 struct sl_graph;
 SL_MUST_CHECK sl_err sl_job_init_attach(struct sl_graph *graph, const char *path, bool partial);
+/* run_dir.c: the evaluation graph of a run or of a folder of Hugging Face, and the job that evaluates
+ * it, which is initialised. Only the graph of a folder has its weights. */
+SL_MUST_CHECK sl_err sl_job_eval_graph(const struct sl_job *given, const char *run,
+                                       const struct sl_job_host *host, struct sl_job *job,
+                                       struct sl_graph **eval);
 /* forecast.c: work->forecast from `cost`. */
 SL_MUST_CHECK sl_err sl_job_forecast_make(struct sl_job_work *work);
 /* open.c: a text field that the job leaves open; the value counts as given from now on. */

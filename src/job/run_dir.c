@@ -89,6 +89,13 @@ static sl_err open_graph(const struct sl_job *given, const char *run,
     return err;
 }
 
+sl_err sl_job_eval_graph(const struct sl_job *given, const char *run,
+                         const struct sl_job_host *host, struct sl_job *job,
+                         struct sl_graph **eval) {
+    SL_TRY(resolve(given, run, 1, job));
+    return open_graph(given, run, host, job, eval);
+}
+
 sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t samples,
                         struct sl_job_eval *out) {
     return sl_job_eval_open_on(given, run, samples, &(struct sl_job_host){0}, out);

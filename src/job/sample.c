@@ -1,13 +1,10 @@
 /* Text from a trained language model. */
 #include "job/sample.h"
 
-#include "base/rng.h"
+#include "decode/draw.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { RNG_STREAM = 99 };
 
 static sl_err find_ports(struct sl_job_sampler *s) {
     const struct sl_train *train = s->train;
@@ -69,44 +66,6 @@ void sl_job_sampler_close(struct sl_job_sampler *s) {
     sl_job_eval_close(&s->eval);
 }
 
-static int compare_down(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
-}
-
-/* The lowest score that may be drawn. */
-static float find_cutoff(const struct sl_job_sampler *s, const float *row) {
-    int64_t top = s->options.top;
-    if (top <= 0 || top >= s->vocab)
-        return -INFINITY;
-    float *sorted = sl_realloc(NULL, sizeof *sorted * (size_t)s->vocab);
-    memcpy(sorted, row, sizeof *sorted * (size_t)s->vocab);
-    qsort(sorted, (size_t)s->vocab, sizeof *sorted, compare_down);
-    float cutoff = sorted[top - 1];
-    free(sorted);
-    return cutoff;
-}
-
-static int32_t draw(const struct sl_job_sampler *s, const float *row) {
-    double temperature = s->options.temperature, sum = 0;
-    int64_t best = 0;
-    for (int64_t k = 1; k < s->vocab; k++)
-        if (row[k] > row[best])
-            best = k;
-    if (temperature <= 0)
-        return (int32_t)best;
-    float cutoff = find_cutoff(s, row);
-    for (int64_t k = 0; k < s->vocab; k++)
-        sum += row[k] >= cutoff ? exp(((double)row[k] - (double)row[best]) / temperature) : 0;
-    double left = sum * sl_rng_uniform((uint64_t)s->options.seed, RNG_STREAM, (uint64_t)s->drawn);
-    for (int64_t k = 0; k < s->vocab; k++) {
-        left -= row[k] >= cutoff ? exp(((double)row[k] - (double)row[best]) / temperature) : 0;
-        if (left < 0)
-            return (int32_t)k;
-    }
-    return (int32_t)best;
-}
-
 /* Scores for the token after the text. */
 static sl_err score(struct sl_job_sampler *s, const float **row) {
     struct sl_worker *worker = s->train->worker;
@@ -124,8 +83,11 @@ static sl_err score(struct sl_job_sampler *s, const float **row) {
 sl_err sl_job_sampler_next(struct sl_job_sampler *s, struct sl_str *out) {
     const float *row;
     SL_TRY(score(s, &row));
-    int32_t token = draw(s, row);
-    s->drawn++;
+    const struct sl_decode_draw how = {.temperature = s->options.temperature,
+                                       .top = s->options.top,
+                                       .top_p = s->options.top_p,
+                                       .seed = s->options.seed};
+    int32_t token = sl_decode_draw_token(&how, row, s->vocab, 0, s->drawn++);
     SL_PUSH(&s->text, token);
     *out = sl_tokenizer_piece(s->tokenizer, token);
     return SL_OK;

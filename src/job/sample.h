@@ -8,6 +8,7 @@
 struct sl_job_sample_options {
     double temperature; /* 0: always the most probable token */
     int64_t top;        /* draw from so many tokens with the highest scores; 0: all */
+    double top_p;       /* and from the fewest whose probabilities reach this sum; 0: all */
     int64_t seed;       /* of the draws */
 };
 

@@ -113,15 +113,6 @@ SL_MUST_CHECK sl_err sl_job_eval_open_on(const struct sl_job *job, const char *r
                                          const struct sl_job_host *host, struct sl_job_eval *out);
 void sl_job_eval_close(struct sl_job_eval *eval);
 
-/* eval.c: loss and accuracy over the first `samples` samples of the validation split, or all if there
- * are fewer: also those that do not fill a micro-batch. */
-struct sl_eval_all {
-    struct sl_eval_report report;
-    int64_t available; /* samples of the split */
-};
-SL_MUST_CHECK sl_err sl_job_eval_all(const struct sl_job *job, const char *run,
-                                     const struct sl_job_host *host, int64_t samples,
-                                     struct sl_eval_all *out);
 /* predict.c: an output `embeddings`, the values that the last product before `logits` reads.
  * SL_ERR_REFUSED: there is no such product. */
 SL_MUST_CHECK sl_err sl_job_add_embeddings(struct sl_graph *graph);

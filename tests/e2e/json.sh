@@ -73,6 +73,7 @@ say "eval RUN" 0 eval one
 say "predict RUN -o OUT" 0 predict one --samples 3 --what classes -o one.jsonl
 say "export RUN OUTDIR" 0 export "$SRC_DIR/tests/fixtures/hf/gpt2" --to hf folder
 say "sample RUN" 0 sample one --tokens 5
+say "sample RUN" 0 sample one --tokens 5 --prompt a --prompt b
 say "check MODEL" 0 check "${tiny[@]}" "${batch[@]}" --steps 2 --stages 2
 say "compare RUN_A RUN_B" 0 compare one one
 say "compare RUN_A RUN_B" 1 compare one two

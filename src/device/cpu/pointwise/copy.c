@@ -4,6 +4,8 @@
 #include "device/cpu/pointwise/loops.h"
 #include "device/cpu/pointwise/runs.h"
 
+#include <string.h>
+
 static void copy_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     int64_t from, to;
@@ -193,9 +195,79 @@ static void k_transpose(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), transpose_part);
 }
 
+/* ---- rows of caches and of positions (decode/ops.h) ---- */
+
+/* An operand [.., axis, ..] as [b][before][rows][after]. */
+struct view {
+    int64_t b, before, rows, after;
+};
+
+static struct view view_of(const struct sl_shape *shape, int64_t axis, bool has_batch) {
+    struct view v = {1, 1, shape->dim[axis], 1};
+    for (int64_t k = 0; k < axis; k++)
+        *(k == 0 && has_batch ? &v.b : &v.before) *= shape->dim[k];
+    for (int64_t k = axis + 1; k < shape->rank; k++)
+        v.after *= shape->dim[k];
+    return v;
+}
+
+/* x [B,..,T,..] or [..,T,..], past [B] -> y [B,..,N,..] */
+static void decode_rows(const struct sl_device_cpu_call *call) {
+    const struct sl_instr *instr = call->instr;
+    bool own = instr->in[0].shape.rank == instr->out[0].shape.rank;
+    int64_t axis = instr->attr[0].i;
+    struct view x = view_of(&instr->in[0].shape, axis, own),
+                y = view_of(&instr->out[0].shape, axis + !own, true);
+    const int32_t *past = call->in[1];
+    for (int64_t b = 0; b < y.b; b++)
+        for (int64_t o = 0; o < y.before; o++)
+            for (int64_t r = 0; r < y.rows; r++) {
+                int64_t row = past[b] + r < x.rows ? past[b] + r : x.rows - 1;
+                const int32_t *from = (const int32_t *)call->in[0] +
+                                      (((own ? b : 0) * x.before + o) * x.rows + row) * x.after;
+                int32_t *to = (int32_t *)call->out[0] + ((b * y.before + o) * y.rows + r) * y.after;
+                memcpy(to, from, sizeof *to * (size_t)y.after);
+            }
+}
+
+/* x [B,N,..], last [B] -> y [B,1,..] */
+static void decode_pick(const struct sl_device_cpu_call *call) {
+    struct view x = view_of(&call->instr->in[0].shape, 1, true);
+    const int32_t *last = call->in[1];
+    for (int64_t b = 0; b < x.b; b++)
+        memcpy((float *)call->out[0] + b * x.after,
+               (const float *)call->in[0] + (b * x.rows + last[b]) * x.after,
+               sizeof(float) * (size_t)x.after);
+}
+
+/* Rows of x, which may be parts of wider rows, to the cache: its memory changes. */
+static void decode_put(const struct sl_device_cpu_call *call) {
+    const struct sl_operand *from = &call->instr->in[1];
+    int64_t length = call->instr->attr[1].i;
+    struct view x = view_of(&from->shape, call->instr->attr[0].i, true);
+    int64_t row = from->row ? from->row : x.after;
+    const float *values = call->in[1];
+    float *cache = (float *)call->in[0];
+    const int32_t *past = call->in[2];
+    for (int64_t b = 0; b < x.b; b++)
+        for (int64_t o = 0; o < x.before; o++)
+            for (int64_t r = 0; r < x.rows && past[b] + r < length; r++)
+                memcpy(cache + ((b * x.before + o) * length + past[b] + r) * x.after,
+                       values + ((b * x.before + o) * x.rows + r) * row,
+                       sizeof(float) * (size_t)x.after);
+    memset(call->out[0], 0, sizeof(float) * (size_t)x.b);
+}
+
 const struct sl_device_cpu_kernel SL_ISA_NAME(copy_kernels)[] = {
-    {"concat", k_concat, NULL},       {"identity", k_copy, NULL},
-    {"reshape", k_copy, NULL},        {"slice", k_slice, NULL},
-    {"slice_dx", k_slice_dx, NULL},   {"split", k_split, NULL},
-    {"transpose", k_transpose, NULL}, {0},
+    {"concat", k_concat, NULL},
+    {"identity", k_copy, NULL},
+    {"reshape", k_copy, NULL},
+    {"slice", k_slice, NULL},
+    {"slice_dx", k_slice_dx, NULL},
+    {"split", k_split, NULL},
+    {"transpose", k_transpose, NULL},
+    {"decode_pick", decode_pick, NULL},
+    {"decode_put", decode_put, NULL},
+    {"decode_rows", decode_rows, NULL},
+    {0},
 };

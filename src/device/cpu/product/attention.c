@@ -176,6 +176,51 @@ static void attend_block(struct attend *w) {
     heads_unpack(w->o, rows, z->d, 1, w->y + query_at(z, w->b, w->h, w->t0, z->y_step), z->y_step);
 }
 
+/* ---- decode_attention: sample b has its own number of keys, which lie in a cache ---- */
+
+static void decode_attention_pair(struct attend *w, const struct sl_device_cpu_call *call,
+                                  int64_t b) {
+    const struct sl_operand *in = call->instr->in;
+    const int32_t *past = call->in[3];
+    int64_t n = in[0].shape.dim[1], length = in[1].shape.dim[1];
+    struct sl_attention *z = &w->z;
+    z->t = min_i64(n, length - past[b]); /* rows behind the cache stay as they are */
+    z->s = past[b] + z->t;
+    w->q = (const float *)call->in[0] + b * n * z->q_step;
+    w->k = (const float *)call->in[1] + b * length * z->k_step;
+    w->v = (const float *)call->in[2] + b * length * z->v_step;
+    w->y = (float *)call->out[0] + b * n * z->y_step;
+    w->lse = (float *)call->out[1] + b * z->hq * n;
+    w->packed_pair = -1;
+    for (w->t0 = 0; w->t0 < z->t; w->t0 += NR)
+        attend_block(w);
+}
+
+static void decode_attention_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    const struct sl_attention z = attention_of(call->instr, 0, NULL);
+    float *scratch =
+        sl_device_pool_scratch(call->pool, call->scratch, 4 * attend_floats(&z), thread);
+    struct attend w = {.z = z,
+                       .packed_q = scratch,
+                       .o = scratch + z.d * NR,
+                       .s = scratch + 2 * z.d * NR,
+                       .packed_k = scratch + 2 * z.d * NR + MAX_KEYS * NR};
+    (void)threads;
+    w.z.causal = true;
+    w.z.b = 1;
+    for (int64_t i; (i = sl_device_pool_take(call->pool, z.b * z.hq, thread)) >= 0;) {
+        w.h = i % z.hq;
+        decode_attention_pair(&w, call, i / z.hq);
+    }
+}
+
+static void decode_attention(const struct sl_device_cpu_call *call) {
+    const struct sl_attention z = attention_of(call->instr, 0, NULL);
+    sl_device_pool_run_pieces(call->pool, 4 * attend_floats(&z), decode_attention_part,
+                              (void *)call);
+}
+
 /* Pieces of a pair: 1, so that its keys are packed once; more if there are few pairs. Pieces
  * interleave blocks, because late blocks of causal attention cost more. */
 static int64_t attend_pieces(const struct sl_attention *z, int threads) {
@@ -228,5 +273,6 @@ static int64_t attention_scratch(const struct sl_instr *instr, int threads) {
 
 const struct sl_device_cpu_kernel SL_ISA_NAME(attention_kernels)[] = {
     {"attention", attention, attention_scratch},
+    {"decode_attention", decode_attention, attention_scratch},
     {0},
 };

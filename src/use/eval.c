@@ -1,5 +1,5 @@
 /* Evaluation of all samples: whole micro-batches, then a program for those that are left. */
-#include "job/work.h"
+#include "use/eval.h"
 
 static sl_err eval_range(const struct sl_train *opened, struct sl_train *train, int64_t all,
                          struct sl_eval_range *range, struct sl_eval_report *report) {
@@ -10,13 +10,13 @@ static sl_err eval_range(const struct sl_train *opened, struct sl_train *train, 
     return range->count ? sl_run_train_eval_range(train, range, report) : SL_OK;
 }
 
-sl_err sl_job_eval_all(const struct sl_job *job, const char *run, const struct sl_job_host *host,
-                       int64_t samples, struct sl_eval_all *out) {
+sl_err sl_use_eval(const struct sl_job *job, const char *run, const struct sl_job_host *host,
+                   int64_t samples, struct sl_use_eval_report *out) {
     struct sl_eval_range range = {0};
     struct sl_job_eval eval = {0};
     int64_t left = 0;
     sl_err err = SL_OK;
-    *out = (struct sl_eval_all){0};
+    *out = (struct sl_use_eval_report){0};
     for (int part = 0; part < 2; part++) {
         SL_TRY_OUT(sl_job_eval_open_on(job, run, left, host, &eval));
         out->available = sl_data_count(eval.work.data, SL_DATA_VALID);

@@ -1,6 +1,6 @@
 /* The model of a run as its source has it: the graph of the source's config.json with the weights of
  * the run as stored values. Attaching them checks that every tensor fits. */
-#include "job/export_weights.h"
+#include "use/export.h"
 
 #include "emit/export.h"
 #include "hf/export.h"
@@ -19,7 +19,7 @@ struct origin { /* where the model of a run came from */
 };
 
 /* The folder that a model text names as the place of its weights. */
-static const char *folder_of_text(struct origin *o, const struct sl_job_export_weights *r) {
+static const char *folder_of_text(struct origin *o, const struct sl_use_export *r) {
     struct sl_graph *graph = NULL;
     const char *folder = NULL;
     if (sl_job_model_open(
@@ -31,7 +31,7 @@ static const char *folder_of_text(struct origin *o, const struct sl_job_export_w
     return folder;
 }
 
-static sl_err find_folder(struct origin *o, const struct sl_job_export_weights *r) {
+static sl_err find_folder(struct origin *o, const struct sl_use_export *r) {
     if (r->source || sl_hf_is_folder(r->from))
         o->folder = r->source ? r->source : r->from;
     if (sl_hf_is_folder(r->from))
@@ -52,7 +52,7 @@ static sl_err find_folder(struct origin *o, const struct sl_job_export_weights *
     return SL_OK;
 }
 
-static sl_err open_origin(const struct sl_job_export_weights *r, struct origin *o) {
+static sl_err open_origin(const struct sl_use_export *r, struct origin *o) {
     *o = (struct origin){0};
     sl_job_init(&o->job);
     SL_TRY(find_folder(o, r));
@@ -69,7 +69,7 @@ static void close_origin(struct origin *o) {
     sl_arena_free(&o->arena);
 }
 
-static sl_err write_hf(const struct sl_job_export_weights *r, struct sl_text *summary) {
+static sl_err write_hf(const struct sl_use_export *r, struct sl_text *summary) {
     struct origin origin;
     sl_err err = open_origin(r, &origin);
     if (err == SL_OK)
@@ -84,12 +84,12 @@ static sl_err write_hf(const struct sl_job_export_weights *r, struct sl_text *su
     return err;
 }
 
-static const struct sl_job_weights_target hf = {
+static const struct sl_use_target hf = {
     "hf", "a folder of Hugging Face: config, tokenizer and safetensors", write_hf};
 
 /* ---- ONNX: the graph of an evaluation ---- */
 
-static sl_err open_eval(const struct sl_job_export_weights *r, struct sl_arena *arena,
+static sl_err open_eval(const struct sl_use_export *r, struct sl_arena *arena,
                         struct sl_graph **out) {
     const char *path = sl_arena_printf(arena, "%s/model.model", r->from);
     char *text = NULL;
@@ -103,7 +103,7 @@ static sl_err open_eval(const struct sl_job_export_weights *r, struct sl_arena *
     return err;
 }
 
-static sl_err write_onnx(const struct sl_job_export_weights *r, struct sl_text *summary) {
+static sl_err write_onnx(const struct sl_use_export *r, struct sl_text *summary) {
     struct sl_arena arena = {0};
     struct sl_graph *graph = NULL;
     sl_err err = SL_OK;
@@ -118,14 +118,14 @@ out:
     return err;
 }
 
-static const struct sl_job_weights_target onnx = {
+static const struct sl_use_target onnx = {
     "onnx", "an ONNX file of the model in evaluation, with its outputs", write_onnx};
 
-const struct sl_job_weights_target *const sl_job_weights_targets[] = {&hf, &onnx, NULL};
+const struct sl_use_target *const sl_use_targets[] = {&hf, &onnx, NULL};
 
-const struct sl_job_weights_target *sl_job_weights_target_find(const char *name) {
-    for (int i = 0; sl_job_weights_targets[i]; i++)
-        if (strcmp(sl_job_weights_targets[i]->name, name) == 0)
-            return sl_job_weights_targets[i];
+const struct sl_use_target *sl_use_target_find(const char *name) {
+    for (int i = 0; sl_use_targets[i]; i++)
+        if (strcmp(sl_use_targets[i]->name, name) == 0)
+            return sl_use_targets[i];
     return NULL;
 }

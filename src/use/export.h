@@ -1,11 +1,11 @@
 /* Exporting weights: a model for other programs, from a run or a folder of Hugging Face. */
-#ifndef SL_JOB_EXPORT_WEIGHTS_H
-#define SL_JOB_EXPORT_WEIGHTS_H
+#ifndef SL_USE_EXPORT_H
+#define SL_USE_EXPORT_H
 
 #include "base/safetensors.h"
 
 /* Zero and NULL fields take the default in brackets. */
-struct sl_job_export_weights {
+struct sl_use_export {
     const char *from;              /* a run, or a folder of Hugging Face */
     const char *to;                /* folder or file to write */
     const char *source;            /* folder with config.json [where the run's model came from] */
@@ -14,13 +14,13 @@ struct sl_job_export_weights {
     int64_t shard_bytes;
 };
 
-struct sl_job_weights_target {
+struct sl_use_target {
     const char *name, *brief;
-    sl_err (*write)(const struct sl_job_export_weights *request, struct sl_text *summary);
+    sl_err (*write)(const struct sl_use_export *request, struct sl_text *summary);
 };
 
 /* In alphabetical order; ends with NULL. NULL: no target has this name. */
-extern const struct sl_job_weights_target *const sl_job_weights_targets[];
-const struct sl_job_weights_target *sl_job_weights_target_find(const char *name);
+extern const struct sl_use_target *const sl_use_targets[];
+const struct sl_use_target *sl_use_target_find(const char *name);
 
 #endif
