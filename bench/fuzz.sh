@@ -21,6 +21,7 @@ csv_sched|src/interop/torch_csv_read.c
 dnnpart|src/interop/dnnpart.c src/interop/draft.c
 forecast|src/report/forecast.c
 idx|src/data/kind_idx.c
+jsonl|src/data/kind_jsonl.c src/tokenizer/chat.c
 log|src/report/record.c
 machine|src/cost/machine_text.c
 megatron|src/data/kind_megatron.c

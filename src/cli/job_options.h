@@ -16,6 +16,8 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
     SL_MODEL_OPTIONS, {"--data", "SOURCE", "file, KIND:file or 'synthetic' (default)", false},     \
         {"--tokenizer", "PATH", "tokenizer.json, or a folder with vocab.json and merges.txt",      \
          false},                                                                                   \
+        {"--chat-template", "NAME",                                                                \
+         "chatml, gemma, llama2, llama3, mistral; default: the folder's", false},                  \
         {"--validation", "X", "fraction (below 1) or number of samples held out (default 0.1)",    \
          false},                                                                                   \
         {"--batch", "B", "samples per optimizer step (default: the plan's, else 8)", false},       \

@@ -98,9 +98,10 @@ sl_err sl_data_count_valid(const struct sl_data *data, enum sl_data_split split,
     const struct sl_data_bound *bound = &data->bound[input];
     *valid = 0;
     SL_TRY(check_range(data, split, first, count));
-    if (bound->want.dtype == SL_DATA_INT && bound->ignore >= 0)
+    bool target = bound->in_seq && bound->role == SL_ROLE_TARGET;
+    if (bound->want.dtype == SL_DATA_INT && (bound->ignore >= 0 || (target && data->kind->ignores)))
         return count_by_reading(data, split, first, count, input, valid);
-    if (bound->in_seq && bound->role == SL_ROLE_TARGET && data->seq->masked)
+    if (target && data->seq->masked)
         for (int64_t i = 0; i < count; i++)
             *valid += sl_data_seq_masked_count(data->seq, place_of(data, split, first + i).draw);
     else
@@ -148,7 +149,8 @@ uint64_t sl_data_fingerprint(const struct sl_data *data) {
     SL_PUSH(&words, data->seed);
     SL_PUSH(&words, (uint64_t)data->total);
     SL_PUSH(&words, (uint64_t)data->samples[SL_DATA_TRAIN]);
-    SL_PUSH(&words, (uint64_t)data->in_order << 1 | (uint64_t)data->drawn);
+    SL_PUSH(&words,
+            (uint64_t)data->packed << 2 | (uint64_t)data->in_order << 1 | (uint64_t)data->drawn);
     SL_PUSH(&words, sl_hash(data->kind->name, strlen(data->kind->name)));
     if (data->seq)
         SL_PUSH(&words, (uint64_t)data->seq->length << 1 | (uint64_t)data->seq->masked);

@@ -96,6 +96,17 @@ out:
     return err;
 }
 
+/* JSON lines are never trained as raw text. */
+static sl_err refuse_lines(const char *name) {
+    size_t length = strlen(name);
+    if (length < 6 || strcmp(name + length - 6, ".jsonl") != 0)
+        return SL_OK;
+    return sl_fail(SL_ERR_INPUT,
+                   "%s: JSON lines are not plain text; leave out text: to train on "
+                   "their `text` or `messages`",
+                   name);
+}
+
 static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     struct sl_token_set *set = SL_NEW(&data->arena, struct sl_token_set, 1);
     data->state = set;
@@ -104,6 +115,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     set->shard = SL_NEW(&data->arena, struct sl_token_shard, data->blob_count);
     for (int i = 0; i < data->blob_count; i++) {
         struct sl_blob *blob = &data->blob[i];
+        SL_TRY(refuse_lines(blob->name));
         SL_TRY(sl_data_blob_inflate(blob));
         if (!blob->size_bytes)
             return sl_fail(SL_ERR_INPUT, "%s: is empty, expected text", blob->name);

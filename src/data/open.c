@@ -1,6 +1,6 @@
 /* Opening a data set: choose the kind, open the files, bind the inputs, split off validation.
  *
- *   source   [next:|masked:] [KIND:] PATH[,PATH...]   or   synthetic
+ *   source   [next:|masked:] [packed:] [KIND:] PATH[,PATH...]   or   synthetic
  */
 #include "data/data.h"
 #include "data/source.h"
@@ -71,6 +71,8 @@ static sl_err read_source(struct opening *o, const struct sl_data_spec *spec) {
         const struct sl_data_kind *kind = find_kind(word);
         if (sl_str_is(word, "next") || sl_str_is(word, "masked"))
             o->data->objective = word.at[0] == 'n' ? SL_DATA_NEXT : SL_DATA_MASKED;
+        else if (sl_str_is(word, "packed"))
+            o->data->packed = true;
         else if (kind && !o->data->kind)
             o->data->kind = kind;
         else
@@ -137,7 +139,7 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     if (!*out)
         return sl_fail(SL_ERR_INPUT,
                        "%s: cannot tell what kind of data this is; say KIND:%s (csv, "
-                       "f32, idx, llmc, megatron, text, u16, u32)",
+                       "f32, idx, jsonl, llmc, megatron, text, u16, u32)",
                        path, path);
     return SL_OK;
 }
@@ -233,6 +235,9 @@ static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     SL_TRY(bind_inputs(data, spec));
     if (spec->tokenizer)
         SL_TRY(sl_tokenizer_open(spec->tokenizer, &data->tokenizer));
+    if (data->packed && !data->kind->ignores)
+        return sl_fail(SL_ERR_INPUT, "packed: is for JSON lines, not for a set of kind %s",
+                       data->kind->name);
     SL_TRY(data->kind->open(data, spec));
     SL_ASSERT(data->total > 0);
     return split_samples(data, spec);

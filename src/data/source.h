@@ -52,6 +52,7 @@ struct sl_data_kind {
     sl_err (*fill)(const struct sl_data *data, const struct sl_data_ask *ask);
     bool late;     /* fill may find a bad value, which open has not looked for */
     bool provided; /* needs spec->provider */
+    bool ignores;  /* targets of next-token samples may have the ignore value */
     void (*describe)(const struct sl_data *data, struct sl_json_out *json); /* extra JSON keys */
     void (*close)(struct sl_data *data);                                    /* may be NULL */
 };
@@ -74,6 +75,7 @@ struct sl_data {
     uint64_t seed;
     int64_t total, samples[2]; /* samples of the set, of each split */
     bool in_order, drawn;
+    bool packed;    /* samples may hold several texts */
     uint64_t print; /* of samples that are in no file; 0: none */
 };
 

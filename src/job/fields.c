@@ -37,6 +37,8 @@ const struct sl_job_field sl_job_fields[] = {
     TEXT(loss, NULL, RESULT, GRAPH, "loss of an ONNX model: OP:OUTPUT,TARGETS"),
     TEXT(data, "synthetic", RESULT, DATA, "data source: file, KIND:file or 'synthetic'"),
     TEXT(tokenizer, NULL, RESULT, DATA, "tokenizer of text data"),
+    TEXT(chat_template, NULL, RESULT, DATA,
+         "chat template of messages: chatml, gemma, llama2, llama3, mistral"),
     NUMBER(validation, "0.1", 0, 1e15, RESULT, DATA,
            "fraction (below 1) or number of samples held out"),
     TEXT(device, "cpu", RESULT, BREAKS, "device, or several that workers take in turn"),

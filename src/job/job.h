@@ -30,7 +30,7 @@ struct sl_job {
     const char *model; /* name or path */
     const char *sizes; /* "L=4,C=128": override sizes of the model */
     const char *loss;  /* of an ONNX file: "cross_entropy:logits,labels" */
-    const char *data, *tokenizer;
+    const char *data, *tokenizer, *chat_template;
     double validation;
     /* computation */
     const char *device; /* "cpu", or "cuda,cpu": workers in turn */

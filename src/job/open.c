@@ -116,6 +116,7 @@ static sl_err open_data(struct sl_job_work *work, const struct sl_job_host *host
     struct sl_data_spec spec = {
         .source = job->data,
         .tokenizer = *job->tokenizer ? job->tokenizer : NULL,
+        .chat_template = job->chat_template,
         .inputs = inputs,
         .input_count = (int)work->graph->inputs.count,
         .validation = job->validation,

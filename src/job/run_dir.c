@@ -25,8 +25,9 @@ sl_err sl_job_read_run(struct sl_job *job, const char *run) {
 
 /* One worker needs these fields only. It runs on the first of several devices. */
 static void take_fields(struct sl_job *to, const struct sl_job *from) {
-    static const char *const keys[] = {"data",    "tokenizer", "validation", "device", "dtype",
-                                       "threads", "batch",     "micro",      "seed"};
+    static const char *const keys[] = {"data",   "tokenizer", "chat_template", "validation",
+                                       "device", "dtype",     "threads",       "batch",
+                                       "micro",  "seed"};
     for (int i = 0; i < SL_COUNT(keys); i++)
         sl_job_take(to, from, keys[i]);
 }

@@ -130,7 +130,7 @@ static sl_err add_property(struct translation *t, struct charset *set, bool nega
     t->at = close + 1;
     const char *known = named_class(plain);
     snprintf(text, sizeof text, "\\p{sc:%s}", name);
-    if (!known && (used <= 2 || !t->compiles(text)))
+    if (!known && !t->compiles(text)) /* no script: a category, or a property */
         snprintf(text, sizeof text, "\\p{%s}", name);
     if (!known && !t->compiles(text))
         return sl_fail(SL_ERR_INPUT,

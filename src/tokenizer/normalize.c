@@ -62,9 +62,30 @@ static bool apply_form(const struct sl_tokenizer_step *step, struct sl_str in,
 
 /* ---- characters ---- */
 
+/* Lower case of letters that are younger than the tables of utf8proc 2.8 (Unicode 17). */
+static uint32_t newer_lower(uint32_t code) {
+    static const struct {
+        uint32_t low, high;
+        int32_t add;
+    } rows[] = {
+        {0x1c89, 0x1c89, 1},    {0xa7cb, 0xa7cb, 0x264 - 0xa7cb},
+        {0xa7cc, 0xa7cc, 1},    {0xa7ce, 0xa7ce, 1},
+        {0xa7d2, 0xa7d2, 1},    {0xa7d4, 0xa7d4, 1},
+        {0xa7da, 0xa7da, 1},    {0xa7dc, 0xa7dc, 0x19b - 0xa7dc},
+        {0x10d50, 0x10d65, 32}, {0x16ea0, 0x16eb8, 27},
+    };
+    for (int i = 0; i < SL_COUNT(rows); i++)
+        if (code >= rows[i].low && code <= rows[i].high)
+            return (uint32_t)((int32_t)code + rows[i].add);
+    return code;
+}
+
 static void put_lower(struct sl_text *out, uint32_t code) {
     enum { DOTTED_I = 0x130, DOT_ABOVE = 0x307 };
-    if (code == DOTTED_I) {
+    uint32_t newer = newer_lower(code);
+    if (newer != code) {
+        sl_tokenizer_text_put_char(out, newer);
+    } else if (code == DOTTED_I) {
         sl_text_put(out, "i");
         sl_tokenizer_text_put_char(out, DOT_ABOVE);
     } else {
