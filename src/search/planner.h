@@ -40,7 +40,13 @@ struct sl_search_query {
     void *progress_ctx;
 };
 
-enum { SL_RUNNERS = 5 };
+enum { SL_RUNNERS = 5, SL_TRIED_PLANNERS = 16 };
+
+/* A planner with candidates. */
+struct sl_search_tried {
+    const char *planner;
+    int64_t may_fit; /* those that fit by estimate, and by simulation if they were simulated */
+};
 
 struct sl_search_result {
     struct sl_candidate_entry best;
@@ -58,6 +64,8 @@ struct sl_search_result {
     int64_t tight_bytes;               /* and by how much */
     struct sl_candidate_entry nearest; /* the candidate that misses by least */
     bool nearest_found;
+    struct sl_search_tried tried[SL_TRIED_PLANNERS];
+    int tried_count;
 };
 
 struct sl_planner {

@@ -91,6 +91,17 @@ static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c)
     return true;
 }
 
+static void count_tried(struct sl_search_result *out, const char *planner, int may_fit) {
+    int at = 0;
+    while (at < out->tried_count && strcmp(out->tried[at].planner, planner) != 0)
+        at++;
+    if (at == SL_TRIED_PLANNERS)
+        return;
+    if (at == out->tried_count)
+        out->tried[out->tried_count++] = (struct sl_search_tried){.planner = planner};
+    out->tried[at].may_fit += may_fit;
+}
+
 void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *c,
                         const char *planner) {
     const struct sl_problem *p = pool->query->problem;
@@ -100,9 +111,12 @@ void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *
     if (sl_search_schedule_shares(c->schedule) && !c->ranks)
         return; /* a plan with one stage per worker would not be what the name says */
     for (int64_t i = 0; i < pool->at.count; i++)
-        if (same(p, &pool->at.at[i].c, c))
+        if (same(p, &pool->at.at[i].c, c)) {
+            count_tried(pool->out, planner, pool->at.at[i].shortfall <= 0);
             return;
+        }
     struct sl_candidate_entry found = estimate(p, c);
+    count_tried(pool->out, planner, found.shortfall <= 0);
     found.c = copy_candidate(pool->arena, p, c);
     found.planner = planner;
     SL_PUSH(&pool->at, found);
@@ -149,6 +163,7 @@ static void keep_score(struct sl_search_pool *pool, const struct sl_candidate_en
     if (scale < 1 && over > INT64_MIN / 2) /* keep a part of the memory free */
         over += (int64_t)((1 - scale) * (double)(found->score.peak_bytes - over));
     if (over > 0) {
+        count_tried(out, found->planner, found->shortfall <= 0 ? -1 : 0);
         if (!out->nearest_found || over < out->nearest.score.over_bytes)
             out->nearest = *found;
         out->nearest_found = true;

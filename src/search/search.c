@@ -5,6 +5,7 @@
 #include "plan/bytes.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { PASSES_MAX = 1 << 18 }; /* simulated without folding; more would take long */
 
@@ -183,10 +184,24 @@ static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec 
     return SL_OK;
 }
 
-/* The planners that this one covers, each with its own rounds: the best plan counts. */
+/* Had this planner no candidate that fits? It then goes into a round with less memory. In large
+ * problems that takes long for planners that had none at all. */
+static bool has_missed(const struct sl_problem *p, const struct sl_search_result *result,
+                       const struct sl_planner *planner) {
+    enum { LARGE = 256 }; /* units */
+    for (int i = 0; i < result->tried_count; i++)
+        if (strcmp(result->tried[i].planner, planner->name) == 0)
+            return result->tried[i].may_fit <= 0;
+    return p->unit_count <= LARGE;
+}
+
+/* The planners that this one covers, each with its own rounds: the best plan counts. If the plan of
+ * this one fits at once, only those count whose candidates did not. */
 static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec *spec,
                              struct sl_search *out, bool *fits) {
     const struct sl_planner *const *row = spec->planner->covers;
+    const struct sl_search_result first = out->result;
+    bool all = !*fits || out->retried;
     for (; row && *row && !sl_search_query_timed_out(&spec->query); row++) {
         struct sl_search_spec other = *spec;
         struct sl_search found;
@@ -194,6 +209,7 @@ static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec
         other.planner = *row;
         other.query.quiet = true;
         if (*row == spec->planner || (*row)->oracle ||
+            (!all && !has_missed(spec->query.problem, &first, *row)) ||
             search_rounds(arena, &other, &found, &found_fits) != SL_OK)
             continue;
         out->result.timed_out |= found.result.timed_out;
@@ -347,7 +363,7 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
     int64_t start_ns = sl_clock_ns();
     bool fits;
     SL_TRY(search_rounds(arena, spec, out, &fits));
-    if (!fits || out->retried)
+    if (!fits || out->retried || !out->result.proven)
         SL_TRY(search_covered(arena, spec, out, &fits));
     if (!fits)
         return nothing_fits(arena, spec, &out->result);

@@ -27,6 +27,13 @@ grep -q '"out_of_budget": true' "$dir/sluice.json" || fail "sluice claims to hav
 micros=$((512 / $(get micro_size "$dir/large.json")))
 [ "$micros" -ge "$(get depth "$dir/large.json")" ] || fail "$micros micro-batches"
 
+# other planners search again with less memory where their first plans do not fit; sluice is not worse than that
+for planner in piper-dp sluice; do
+    "$SLUICE" plan gpt-2.2b --set tied=0 --machine p3.16xlarge --dtype fp16 --schedule 2bw --quiet --json --planner $planner \
+        --batch 64 >"$dir/$planner.json" || fail "gpt-2.2b, $planner"
+done
+[ "$(get step_ns "$dir/sluice.json")" -le "$(get step_ns "$dir/piper-dp.json")" ] || fail "sluice loses to piper-dp"
+
 # what ran out of budget does not say that it finished
 "$SLUICE" plan gpt-2.2b --set tied=0 --machine p3.16xlarge --dtype fp16 --batch 64 --schedule 2bw --quiet >"$dir/text" ||
     fail "gpt-2.2b"

@@ -2,6 +2,7 @@
 #include "base/vec.h"
 #include "search/bound.h"
 #include "search/cuts.h"
+#include "search/search.h"
 #include "support/problem_cases.h"
 
 #include <setjmp.h>
@@ -261,12 +262,50 @@ static void never_loses(void **state) {
     printf("count: %lld problems on which no planner beats sluice\n", (long long)count);
 }
 
+/* ns of the step that `sluice plan` prints; 0: no plan. */
+static int64_t planned_ns(struct sl_arena *arena, const struct sl_problem *p,
+                          const struct sl_planner *planner, const char *schedule) {
+    struct sl_search_spec spec = {.planner = planner,
+                                  .query = {.problem = p, .schedule = schedule, .threads = 1}};
+    struct sl_search found;
+    return sl_search_run(arena, &spec, &found) == SL_OK ? found.result.best.score.step_ns : 0;
+}
+
+/* Nor when planners search again because candidates did not fit. */
+static void never_loses_in_rounds(void **state) {
+    (void)state;
+    int64_t count = test_count(400), fitting = 0;
+    const struct sl_planner *sluice;
+    assert_int_equal(sl_planners_find("sluice", &sluice), SL_OK);
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {61, (uint64_t)i, 0};
+        struct problem_size max = {9, 4, .sized = i % 3 == 0};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
+        const char *schedule = schedules[i % SL_COUNT(schedules)];
+        int64_t ours = planned_ns(&arena, p, sluice, schedule);
+        fitting += ours > 0;
+        for (int k = 0; sl_planners_rows[k]; k++) {
+            const struct sl_planner *row = sl_planners_rows[k];
+            int64_t other = row->oracle ? 0 : planned_ns(&arena, p, row, schedule);
+            if (other > 0 && (!ours || ours > other))
+                fail_msg("case %lld, %s: %s plans %lld, sluice %lld", (long long)i, schedule,
+                         row->name, (long long)other, (long long)ours);
+        }
+        sl_arena_free(&arena);
+    }
+    printf("count: %lld problems planned in rounds on which no planner beats sluice\n",
+           (long long)fitting);
+    assert_true(fitting > count / 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bottleneck),
                                        cmocka_unit_test(simulated),
                                        cmocka_unit_test(placed),
                                        cmocka_unit_test(sized),
                                        cmocka_unit_test(files_run_as_simulated),
-                                       cmocka_unit_test(never_loses)};
+                                       cmocka_unit_test(never_loses),
+                                       cmocka_unit_test(never_loses_in_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
