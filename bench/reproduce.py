@@ -9,6 +9,7 @@ import resource
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
 MARK = "## Claims, figures and tables\n"
@@ -18,15 +19,29 @@ class Run:
     """Runs sluice, remembers the commands of the row in work and the answers to all of them."""
 
     def __init__(self, sluice):
-        self.sluice, self.commands, self.known, self.root = sluice, [], {}, ""
+        self.sluice, self.commands, self.known, self.root = os.path.abspath(sluice), [], {}, ""
+        self.folder = tempfile.TemporaryDirectory()
 
-    def plan(self, words):
+    def file(self, name, text):
+        """Writes a file that commands of the row read."""
+        self.commands.append("printf '%s' >%s" % (text.replace("\n", "\\n"), name))
+        with open(os.path.join(self.folder.name, name), "w") as file:
+            file.write(text)
+
+    def read(self, name):
+        """Lines of a file that a command of the row wrote."""
+        with open(os.path.join(self.folder.name, name)) as file:
+            return file.read().splitlines()
+
+    def plan(self, words, listed=True):
         """The JSON of `sluice plan WORDS`, with "user_s"; or {"refused": message}."""
         command = "plan " + words
-        self.commands.append("sluice " + command)
+        if listed:
+            self.commands.append("sluice " + command)
         if command not in self.known:
             before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-            done = subprocess.run([self.sluice] + shlex.split(command) + ["--json", "--quiet"], capture_output=True, text=True)
+            done = subprocess.run([self.sluice] + shlex.split(command) + ["--json", "--quiet"], capture_output=True, text=True,
+                                  cwd=self.folder.name)
             user = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
             if done.returncode == 0:
                 answer = json.loads(done.stdout)
@@ -46,7 +61,7 @@ class Run:
         self.commands.append("sluice " + words)
         if words not in self.known:
             self.known[words] = subprocess.run(
-                [self.sluice] + shlex.split(words), capture_output=True, text=True, check=True).stdout
+                [self.sluice] + shlex.split(words), capture_output=True, text=True, check=True, cwd=self.folder.name).stdout
         return self.known[words]
 
     def stored(self, page):
