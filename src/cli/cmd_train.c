@@ -42,10 +42,11 @@ struct progress {
 /* ---- while it runs ---- */
 
 static void show_forecast(const struct sl_forecast *f) {
-    char step[SL_HUMAN_BYTES];
+    char step[SL_HUMAN_BYTES], low[SL_HUMAN_BYTES], high[SL_HUMAN_BYTES];
     if (f->cost)
-        sl_log_note("forecast from %s: %s a step, workers wait %.1f %%", f->cost,
-                    sl_human_ns(f->step_ns, step), 100 * f->bubble);
+        sl_log_note("forecast from %s: %s a step (90 %%: %s to %s), workers wait %.1f %%", f->cost,
+                    sl_human_ns(f->step_ns, step), sl_human_ns(f->low_ns, low),
+                    sl_human_ns(f->high_ns, high), 100 * f->bubble);
 }
 
 static void show_pipeline(const struct sl_pipe_config *pipe, const struct sl_session_start *start) {
@@ -197,6 +198,7 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
 
 static void show_forecast_error(const struct sl_job_work *work, const struct sl_job_outcome *o) {
     char predicted[SL_HUMAN_BYTES], measured[SL_HUMAN_BYTES], shared[64] = "";
+    char low[SL_HUMAN_BYTES], high[SL_HUMAN_BYTES];
     int threads, cores;
     double error = sl_job_forecast_error(work, o, &threads, &cores);
     if (isnan(error))
@@ -204,9 +206,11 @@ static void show_forecast_error(const struct sl_job_work *work, const struct sl_
     if (threads > cores)
         snprintf(shared, sizeof shared, "; %d threads shared %d core%s", threads, cores,
                  cores == 1 ? "" : "s");
-    sl_log_note("a step took %s, %+.1f %% against the forecast of %s%s",
+    sl_log_note("a step took %s, %+.1f %% against the forecast of %s (90 %%: %s to %s)%s",
                 sl_human_ns((int64_t)(1e9 * sl_job_stats_summary(&o->stats).step_s), measured),
-                100 * error, sl_human_ns(work->forecast.step_ns, predicted), shared);
+                100 * error, sl_human_ns(work->forecast.step_ns, predicted),
+                sl_human_ns(work->forecast.low_ns, low), sl_human_ns(work->forecast.high_ns, high),
+                shared);
 }
 
 static sl_err print_json(struct sl_job_work *work, const struct sl_job_outcome *o) {

@@ -1,6 +1,7 @@
 /* The forecast of a run. */
 #include "job/forecast.h"
 
+#include "device/bind.h"
 #include "job/parts.h"
 #include "search/candidate.h"
 #include "search/forecast.h"
@@ -59,8 +60,21 @@ static void share_devices(const struct sl_job_work *work, const struct sl_sim *s
     out->bubble = 1 - (double)busy / ((double)(iters * workers) * (double)step);
 }
 
+/* The step if the threads of all workers share the cores that this process may use, and were profiled
+ * without sharing them; 0: they do not. */
+static int64_t shared_ns(const struct sl_job_work *work, const struct sl_cost *cost,
+                         const struct sl_sim *sim, int64_t iters) {
+    int workers = work->pipe.plan->worker_count, threads = work->train.threads;
+    int room = sl_device_bind_count() / (threads > 0 ? threads : 1);
+    room = room > 0 ? room : 1;
+    if (!work->train.device->is_host || work->pipe.comm || workers <= room || cost->busy > room)
+        return 0;
+    return sl_sim_shared_ns(sim, workers, room) / iters;
+}
+
 /* One step of a synchronous schedule; many of an asynchronous one, because they overlap. */
-static sl_err play(struct sl_job_work *work, const int64_t (*dur)[SL_KIND_COUNT]) {
+static sl_err play(struct sl_job_work *work, const struct sl_cost *cost,
+                   const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_pipe_config *pipe = &work->pipe;
     const struct sl_schedule *row = pipe->row;
     struct sl_forecast *out = &work->forecast;
@@ -81,6 +95,10 @@ static sl_err play(struct sl_job_work *work, const int64_t (*dur)[SL_KIND_COUNT]
     out->step_ns = sl_search_step_ns(sched, sim, dur);
     out->bubble = idle / pipe->plan->worker_count;
     share_devices(work, sim, opts.iters, out);
+    const struct sl_forecast_interval interval =
+        sl_search_forecast_interval(cost, out->step_ns, shared_ns(work, cost, sim, opts.iters));
+    out->low_ns = interval.low_ns;
+    out->high_ns = interval.high_ns;
     return SL_OK;
 }
 
@@ -113,5 +131,5 @@ sl_err sl_job_forecast_make(struct sl_job_work *work) {
     if (cost->cold.after_ns)
         out->cold = sl_arena_printf(arena, "F=%lld,B=%lld,after=%lld", (long long)cost->cold.f_ns,
                                     (long long)cost->cold.b_ns, (long long)cost->cold.after_ns);
-    return play(work, (const int64_t(*)[SL_KIND_COUNT])dur);
+    return play(work, cost, (const int64_t(*)[SL_KIND_COUNT])dur);
 }

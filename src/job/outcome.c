@@ -65,8 +65,11 @@ sl_err sl_job_outcome_json(struct sl_job_work *work, const struct sl_job_outcome
     sl_json_put_bool(&json, "resumed", r->resumed);
     sl_json_put_int(&json, "bytes", r->bytes);
     sl_json_put_int(&json, "step_items", work->train.batch * o->items.per_sample);
-    if (work->forecast.cost)
+    if (work->forecast.cost) {
         sl_json_put_double(&json, "forecast_s", 1e-9 * (double)work->forecast.step_ns);
+        sl_json_put_double(&json, "forecast_low_s", 1e-9 * (double)work->forecast.low_ns);
+        sl_json_put_double(&json, "forecast_high_s", 1e-9 * (double)work->forecast.high_ns);
+    }
     put_stats(&json, o);
     sl_json_put_string(&json, "run", work->job.out);
     if (comm)

@@ -10,6 +10,10 @@ void sl_report_forecast_write(const struct sl_forecast *f, struct sl_text *out) 
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "cost", f->cost);
     sl_json_put_int(&json, "step_ns", f->step_ns);
+    if (f->high_ns) {
+        sl_json_put_int(&json, "low_ns", f->low_ns);
+        sl_json_put_int(&json, "high_ns", f->high_ns);
+    }
     sl_json_put_double(&json, "bubble", f->bubble);
     sl_json_put_string(&json, "costs", f->costs);
     if (f->cold)
@@ -31,6 +35,10 @@ static sl_err take_member(struct sl_json_in *json, struct sl_arena *arena,
             return sl_json_take_string(json, arena, texts[i].text);
     if (sl_str_is(json->string, "step_ns"))
         return sl_json_take_int(json, 0, INT64_MAX, &out->step_ns);
+    if (sl_str_is(json->string, "low_ns"))
+        return sl_json_take_int(json, 0, INT64_MAX, &out->low_ns);
+    if (sl_str_is(json->string, "high_ns"))
+        return sl_json_take_int(json, 0, INT64_MAX, &out->high_ns);
     if (sl_str_is(json->string, "bubble"))
         return sl_json_take_double(json, &out->bubble);
     SL_TRY(sl_json_next(json));
@@ -42,6 +50,8 @@ static sl_err check(const struct sl_forecast *f, const char *file) {
         return sl_fail(SL_ERR_INPUT, "%s: a forecast has cost, costs and links", file);
     if (f->step_ns < 1)
         return sl_fail(SL_ERR_INPUT, "%s: step_ns is not positive", file);
+    if (f->high_ns && !(f->low_ns <= f->step_ns && f->step_ns <= f->high_ns))
+        return sl_fail(SL_ERR_INPUT, "%s: step_ns is not between low_ns and high_ns", file);
     if (!(f->bubble >= 0 && f->bubble <= 1))
         return sl_fail(SL_ERR_INPUT, "%s: bubble is not in 0..1", file);
     return SL_OK;

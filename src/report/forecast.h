@@ -12,7 +12,8 @@ struct sl_forecast {
     const char *links; /* in the syntax of --links */
     const char *cold;  /* in the syntax of --cold; NULL: no extra time after a wait */
     int64_t step_ns;
-    double bubble; /* idle share, mean over workers: 0..1 */
+    int64_t low_ns, high_ns; /* 90 % of runs take a step in this interval; 0: not known */
+    double bubble;           /* idle share, mean over workers: 0..1 */
 };
 
 void sl_report_forecast_write(const struct sl_forecast *forecast, struct sl_text *out);

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "plan/bytes.h"
+#include "search/forecast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,12 @@ static const char *ending(const struct sl_search_result *r) {
     return r->out_of_budget ? "stopped at its budget: this is the best plan so far" : "finished";
 }
 
+/* Of the step in a run, by the profile. */
+static struct sl_forecast_interval interval_of(const struct sl_search *s) {
+    int64_t step = s->forecast_ns ? s->forecast_ns : s->result.best.score.sim_ns;
+    return sl_search_forecast_interval(s->detail.problem->cost, step, 0);
+}
+
 void sl_report_search(const struct sl_report_search *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->detail.problem;
@@ -159,6 +166,11 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     if (s->forecast_ns)
         sl_text_printf(out, "in a run    %s, with workers as fast as each was while measured\n",
                        sl_human_ns(s->forecast_ns, step));
+    if (p->cost) {
+        const struct sl_forecast_interval in = interval_of(s);
+        sl_text_printf(out, "interval    %s to %s in 90 %% of runs\n", sl_human_ns(in.low_ns, step),
+                       sl_human_ns(in.high_ns, took));
+    }
     double tokens = sl_search_problem_tokens(p, s->detail.c.schedule);
     if (tokens > 1)
         sl_text_printf(out, "staleness   %.4g times the tokens: worth a step of %s\n", tokens,
@@ -268,6 +280,10 @@ void sl_report_search_json(const struct sl_report_search *report, struct sl_text
     sl_json_put_int(&json, "step_ns", r->best.score.sim_ns);
     if (s->forecast_ns)
         sl_json_put_int(&json, "forecast_ns", s->forecast_ns);
+    if (p->cost) {
+        sl_json_put_int(&json, "forecast_low_ns", interval_of(s).low_ns);
+        sl_json_put_int(&json, "forecast_high_ns", interval_of(s).high_ns);
+    }
     sl_json_put_int(&json, "objective_ns", r->best.score.step_ns);
     sl_json_put_double(&json, "staleness_tokens",
                        sl_search_problem_tokens(p, s->detail.c.schedule));

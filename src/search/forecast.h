@@ -40,4 +40,14 @@ SL_MUST_CHECK sl_err sl_search_forecast_step(const struct sl_sched *sched,
                                              const struct sl_tempo *tempo,
                                              const int64_t (*dur_ns)[SL_KIND_COUNT], int64_t *out);
 
+/* A 90 % interval of the step of one run. Below and above lies the variation of the table's rows (the
+ * speed of a computer drifts, so a run varies as one pass does) and the error of single runs
+ * against their own forecasts (docs/results/forecasts.md). `shared_ns`: the step if workers that share
+ * cores run one after another; the upper end starts from it. */
+struct sl_forecast_interval {
+    int64_t low_ns, high_ns;
+};
+struct sl_forecast_interval sl_search_forecast_interval(const struct sl_cost *cost, int64_t step_ns,
+                                                        int64_t shared_ns);
+
 #endif

@@ -351,6 +351,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
         .machine = spec->machine,
         .batch = spec->batch,
         .estimated = !spec->cost,
+        .cost = spec->cost,
         .action_ns = spec->cost ? spec->cost->action_ns : 0,
         .recompute_ratio = spec->cost ? 1e-6 * spec->cost->recompute : 0,
         .cold = spec->cost ? spec->cost->cold : (struct sl_cold){0},

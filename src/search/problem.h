@@ -85,6 +85,7 @@ struct sl_problem {
     struct sl_tempo tempo;            /* cost/tempo.h; for forecasts only */
     double version_bytes_per_s;       /* of steps that write a new version; 0: as other steps */
     double copy_bytes_per_s;          /* workers copy messages at this rate; 0: links move them */
+    const struct sl_cost *cost;       /* measured times; NULL: a roofline */
     bool straight;                    /* no replicas */
     int shards;                       /* t: each device of `machine` is a team of t; 0: 1 */
     struct sl_team_link team;         /* inside of a team; shards > 1 */

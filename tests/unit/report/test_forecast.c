@@ -14,6 +14,8 @@
 static const char good[] = "{\n"
                            "  \"cost\": \"a \\\"b\\\".cost\",\n"
                            "  \"step_ns\": 1200,\n"
+                           "  \"low_ns\": 1000,\n"
+                           "  \"high_ns\": 1500,\n"
                            "  \"bubble\": 0.25,\n"
                            "  \"costs\": \"s0:F=1,B=2\",\n"
                            "  \"cold\": \"F=4,B=9,after=50\",\n"
@@ -35,6 +37,7 @@ static void round_trip(void **state) {
     assert_string_equal(f->costs, "s0:F=1,B=2");
     assert_string_equal(f->links, "latency=9ns");
     assert_string_equal(f->cold, "F=4,B=9,after=50");
+    assert_true(f->low_ns == 1000 && f->high_ns == 1500);
     assert_true(f->step_ns == 1200 && f->bubble == 0.25);
     sl_report_forecast_write(f, &text);
     assert_string_equal(text.at, good);
@@ -67,12 +70,14 @@ static void sabotage(void **state) {
     (void)state;
     static const struct sabotage rows[] = {
         {"\"cost\"", "\"cast\"", "has cost, costs and links"},
-        {"\"costs\": \"s0:F=1,B=2\"", "\"costs\": 3", "t:5"},
-        {"\"cold\": \"F=4,B=9,after=50\"", "\"cold\": null", "t:6"},
+        {"\"costs\": \"s0:F=1,B=2\"", "\"costs\": 3", "t:7"},
+        {"\"cold\": \"F=4,B=9,after=50\"", "\"cold\": null", "t:8"},
         {"1200", "0", "step_ns is not positive"},
         {"1200", "-7", "t:3"},
+        {"\"low_ns\": 1000", "\"low_ns\": 1300", "not between low_ns and high_ns"},
+        {"1500", "1100", "not between low_ns and high_ns"},
         {"0.25", "1.5", "bubble is not in"},
-        {"0.25", "null", "t:4"},
+        {"0.25", "null", "t:6"},
         {"}", "", "t:"},
         {"}", "} 1", "t:"},
     };
