@@ -31,7 +31,7 @@ static sl_err take_stages(struct sl_job *job, const struct sl_sched *given) {
 static sl_err take_micros(struct sl_job_work *work, const struct sl_sched *given) {
     struct sl_job *job = &work->job;
     bool sizes = sl_schedules_given_has_sizes(given);
-    int64_t micros = 0;
+    int64_t micros = 1;
     for (int s = 0; s < given->plan->stage_count; s++)
         micros = given->micros[s] > micros ? given->micros[s] : micros;
     int64_t unit = sizes ? given->batch : micros;

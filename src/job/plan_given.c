@@ -248,7 +248,7 @@ static sl_err check_shape(const struct search *s) {
  * it is a multiple of the micro-batches. */
 static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_request *r) {
     bool sizes = sl_schedules_given_has_sizes(given);
-    int64_t micros = 0, unit;
+    int64_t micros = 1, unit;
     for (int i = 0; i < given->plan->stage_count; i++)
         micros = given->micros[i] > micros ? given->micros[i] : micros;
     unit = sizes ? given->batch : micros;
