@@ -61,7 +61,9 @@ static sl_err split_hosts(struct sl_arena *arena, const struct sl_machine *machi
 /* A team fills several equal hosts. */
 static sl_err join_hosts(struct sl_arena *arena, const struct sl_machine *machine, int t,
                          struct sl_machine *m) {
-    int each = devices_of(&machine->hosts[0]), joined = t / each, kept = 0;
+    int each = devices_of(&machine->hosts[0]), kept = 0;
+    SL_ASSERT(each > 0);
+    int joined = t / each;
     if (machine->host_count != 1 || machine->hosts[0].part_count != 1 || t % each)
         return sl_fail(
             SL_ERR_REFUSED,

@@ -15,7 +15,7 @@ struct input {
 };
 
 static sl_err bad(const struct input *in, const struct sl_json_tree *at, const char *what) {
-    return sl_fail(SL_ERR_INPUT, "%s:%d: %s", in->file, at->line, what);
+    return sl_fail(SL_ERR_INPUT, "%s:%d: %s", in->file, at ? at->line : 1, what);
 }
 
 void sl_interop_sailor_free(struct sl_sailor *s) {

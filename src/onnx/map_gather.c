@@ -47,7 +47,8 @@ static sl_err slice_axis(struct sl_onnx_lower *l, int x, const struct cut *cut, 
     int64_t from = cut->from, to = cut->to, step = cut->step;
     from = clamp(from < 0 ? from + n : from, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
     to = clamp(to < 0 && to >= -n ? to + n : to, step > 0 ? 0 : -1, n);
-    int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
+    int64_t stride = step > 0 ? step : -step;
+    int64_t count = ((step > 0 ? to - from : from - to) + stride - 1) / stride;
     if (count < 1)
         return sl_onnx_lower_refuse(l, "nothing is left of axis %d", cut->axis);
     if (step == 1)
@@ -84,7 +85,7 @@ sl_err sl_onnx_map_slice(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
             cut.to = INT64_MAX; /* up to the end of the batch */
         else if (end.batch)
             return sl_onnx_lower_refuse(l, "the end of a slice depends on the batch size");
-        if (cut.step == 0 || cut.step < -(INT32_MAX))
+        if (cut.step == 0 || cut.step < -INT32_MAX || cut.step > INT32_MAX)
             return sl_onnx_lower_refuse(l, "a step of %lld", (long long)cut.step);
         SL_TRY(slice_axis(l, x, &cut, &x));
     }

@@ -37,7 +37,7 @@ static sl_err direction_of(struct sl_onnx_lower *l, int input, int at, int axis,
 /* The gates in our order. */
 static sl_err reorder(struct sl_onnx_lower *l, const struct cell *c, int64_t from, int *x) {
     struct sl_onnx_emit e;
-    int parts[4];
+    int parts[4] = {0};
     for (int g = 0; g < c->gates; g++) {
         int64_t at = from + c->order[g] * c->hidden;
         SL_TRY(sl_onnx_emit_slice(l, *x, 0, at, at + c->hidden, &parts[g]));

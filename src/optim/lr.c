@@ -49,7 +49,7 @@ static double cosine_factor(const double *hyper, double p, double t) {
 /* x to a whole power by products: the same bits with every libm. */
 static double power_of(double x, double n) {
     double out = 1;
-    for (; n >= 1; n--)
+    for (int64_t i = 0; i < (int64_t)n; i++)
         out *= x;
     return out;
 }

@@ -162,6 +162,7 @@ static int shared_worker(const struct sl_plan *plan, enum sl_layout layout, int 
 /* If all workers then have as many stages, those of the first p stages are distinct. */
 static sl_err check_places(const struct sl_gen *gen, enum sl_layout layout) {
     const struct sl_plan *plan = gen->plan;
+    SL_ASSERT(plan->worker_count > 0);
     int width = plan->stages[0].width, each = plan->seat_count / plan->worker_count;
     for (int i = 0; i < plan->stage_count; i++) {
         const struct sl_stage *stage = &plan->stages[i];

@@ -56,7 +56,8 @@ static INLINE vf vsin_turned(vf x, int quarters) {
     c = (c * z + -0.5f) * z + 1.0f;
     vi quarter = __builtin_convertvector(n, vi) + quarters;
     vf y = pick((quarter & 1) != 0, c, s);
-    return (vf)((vi)y ^ ((quarter & 2) << 30));
+    vi sign = (quarter & 2) != 0; /* -1: negate */
+    return (vf)((vi)y ^ (sign & INT32_MIN));
 }
 
 static INLINE bool all_small(vf x) {

@@ -10,7 +10,7 @@ static FN(larger_of) { return pick(a == a, vmax(a, b), a); }
 static FN(smaller_of) { return pick(a == a, vmin(a, b), a); }
 
 static FN(pow_of) {
-    vf y;
+    vf y = a;
     for (int i = 0; i < LANES; i++)
         y[i] = powf(a[i], b[i]);
     return y;

@@ -57,7 +57,7 @@ UNARY(sqrt, vsqrt(a), a *(0.5f / vsqrt(b)))
 /* ---- power: common exponents have loops of their own ---- */
 
 static INLINE vf power_of(vf x, float by) {
-    vf y;
+    vf y = x;
     for (int i = 0; i < LANES; i++)
         y[i] = powf(x[i], by);
     return y;

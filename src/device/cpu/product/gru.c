@@ -174,7 +174,9 @@ static void back_step(void *ctx, int thread, int threads) {
     for (int64_t b = 0; b < r->b; b++)
         for (int64_t j = u.j0; j < u.j1; j += LANES) {
             int64_t n = min_i64(LANES, r->h - j), at = (b * r->t + l->step) * r->h + j;
-            vf d = last ? (vf){0} : load(u.sums + b * u.wide + j - u.j0);
+            vf d = {0};
+            if (!last)
+                d = load(u.sums + b * u.wide + j - u.j0);
             if (!last && l->gates)
                 d += load_n(l->dh0 + b * r->h + j, n);
             if (l->step < 0)
