@@ -290,7 +290,7 @@ static void serve_once(struct meeting *m, struct pollfd *fds) {
 
 /* Until ranks first..last are connected. */
 static sl_err meet(struct meeting *m, int first, int last) {
-    size_t room = (size_t)(SL_ADDRESSES_MAX + GUESTS_MAX + m->wish_count);
+    size_t room = (size_t)SL_ADDRESSES_MAX + GUESTS_MAX + (size_t)m->wish_count;
     struct pollfd *fds = sl_realloc(NULL, room * sizeof *fds);
     m->err = SL_OK;
     while (m->err == SL_OK && !all_there(m, first, last)) {

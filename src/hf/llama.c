@@ -226,6 +226,7 @@ static void write_gemma2(struct sl_hf_config *c, enum sl_hf_task task, struct sl
 
 static const char *const spare[] = {"lm_head.weight", "rotary_emb.inv_freq", NULL};
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): names of definitions */
 #define ROW(name_, type_, class_, brief_)                                                          \
     static const struct sl_hf_head name_##_heads[] = {{class_, SL_HF_NEXT_TOKEN}, {0}};            \
     const struct sl_hf_arch sl_hf_##name_ = {                                                      \
@@ -236,6 +237,7 @@ static const char *const spare[] = {"lm_head.weight", "rotary_emb.inv_freq", NUL
         .base = "model.",                                                                          \
         .spare = spare,                                                                            \
     };
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 ROW(gemma2, "gemma2", "Gemma2ForCausalLM", "capped scores, four norms a layer, windows")
 ROW(llama, "llama", "LlamaForCausalLM", "rotary positions, rmsnorm, gated feed-forward")

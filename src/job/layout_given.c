@@ -35,6 +35,7 @@ static sl_err take_micros(struct sl_job_work *work, const struct sl_sched *given
     for (int s = 0; s < given->plan->stage_count; s++)
         micros = given->micros[s] > micros ? given->micros[s] : micros;
     int64_t unit = sizes ? given->batch : micros;
+    SL_ASSERT(unit > 0);
     if (!sl_job_has(job, "micro"))
         job->micro = work->train.micros = micros;
     if (!sl_job_has(job, "batch") && job->batch % unit)

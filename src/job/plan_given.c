@@ -252,6 +252,7 @@ static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_reque
     for (int i = 0; i < given->plan->stage_count; i++)
         micros = given->micros[i] > micros ? given->micros[i] : micros;
     unit = sizes ? given->batch : micros;
+    SL_ASSERT(unit > 0);
     if (r->micros && r->micros != micros)
         return sl_fail(SL_ERR_USAGE, "`micro`: schedule '%s' has %s%lld micro-batches, found %lld",
                        given->name, sizes ? "up to " : "", (long long)micros, (long long)r->micros);

@@ -1,4 +1,5 @@
 /* Without protobuf-c: ONNX files are refused. */
+#include "onnx/import.h"
 #include "onnx/proto.h"
 
 #define REASON                                                                                     \

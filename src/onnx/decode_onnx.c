@@ -1,6 +1,7 @@
 /* From protobuf to the structs of proto.h. Memory is proportional to the file: protobuf-c holds one
  * copy of the data of tensors, and everything here points into it. */
 #define _GNU_SOURCE
+#include "onnx/import.h"
 #include "onnx/proto.h"
 
 #include "onnx/onnx.pb-c.h"

@@ -329,8 +329,8 @@ sl_err sl_onnx_map_trilu(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     bool upper = sl_onnx_attr_int(l->node, "upper", 1) != 0;
     SL_TRY(sl_onnx_konst_new(l->arena, SL_ONNX_BOOL, 2, dim, &mask));
     for (int64_t i = 0; i < mask->count; i++) {
-        double above = (double)(i % dim[1] - i / dim[1]);
-        mask->i[i].n = upper ? above >= k : above <= k;
+        int64_t above = i % dim[1] - i / dim[1];
+        mask->i[i].n = upper ? (double)above >= k : (double)above <= k;
     }
     struct sl_onnx_val val = {.name = "triangle", .kind = SL_ONNX_KONST, .konst = mask, .id = -1};
     SL_TRY(sl_onnx_lower_id(l, &val, &in[0]));

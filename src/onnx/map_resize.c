@@ -203,9 +203,10 @@ static bool repeats(struct sl_onnx_lower *l, int rank, int count, const struct a
             return false;
         factor[rules[i].axis - 2] = rules[i].out / rules[i].in;
         for (int64_t k = 0; k < rules[i].out; k++) {
+            int64_t want = k * rules[i].in / rules[i].out;
             double at, near;
             if (coordinate(l, &rules[i], k, &at) != SL_OK || nearest(l, at, &near) != SL_OK ||
-                fmax(near, 0) != (double)(k * rules[i].in / rules[i].out))
+                fmax(near, 0) != (double)want)
                 return false;
         }
     }

@@ -118,9 +118,6 @@ void sl_onnx_close(struct sl_onnx_file *file); /* NULL is allowed */
 SL_MUST_CHECK sl_err sl_onnx_parse_tensor(const char *path, const void *bytes, size_t length,
                                           struct sl_onnx_file **out,
                                           const struct sl_onnx_tensor **tensor);
-/* NULL, or the reason why this build reads no ONNX. */
-const char *sl_onnx_missing(void);
-
 /* The checker: names of values are unique and defined before use, sizes agree with the data, the
  * version of the operator set is one we know. */
 SL_MUST_CHECK sl_err sl_onnx_check(const struct sl_onnx_file *file);

@@ -92,8 +92,8 @@ static sl_err read_args(struct reader *r, struct event *e) {
         if (r->json.event == SL_JSON_OBJECT_END)
             return SL_OK;
         int64_t other = 0, *out = sl_str_is(r->json.string, "correlation") ? &e->correlation
-                              : sl_str_is(r->json.string, "stream")    ? &e->stream
-                                                                       : &other;
+                                  : sl_str_is(r->json.string, "stream")    ? &e->stream
+                                                                           : &other;
         SL_TRY(take_number_or_skip(r, out));
     }
 }

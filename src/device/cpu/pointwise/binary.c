@@ -5,9 +5,10 @@
 #include <math.h>
 
 static FN(quotient_of) { return a / b; }
-/* NaN if either is: vmax and vmin return b then. */
-static FN(larger_of) { return pick(a == a, vmax(a, b), a); }
-static FN(smaller_of) { return pick(a == a, vmin(a, b), a); }
+/* NaN if either is: vmax and vmin return b then. NOLINTBEGIN(misc-redundant-expression) */
+static FN(larger_of) { return pick(a != a, a, vmax(a, b)); }
+static FN(smaller_of) { return pick(a != a, a, vmin(a, b)); }
+/* NOLINTEND(misc-redundant-expression) */
 
 static FN(pow_of) {
     vf y = a;
