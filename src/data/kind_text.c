@@ -98,13 +98,15 @@ out:
 
 /* JSON lines are never trained as raw text. */
 static sl_err refuse_lines(const char *name) {
+    static const char *const ends[] = {".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"};
     size_t length = strlen(name);
-    if (length < 6 || strcmp(name + length - 6, ".jsonl") != 0)
-        return SL_OK;
-    return sl_fail(SL_ERR_INPUT,
-                   "%s: JSON lines are not plain text; leave out text: to train on "
-                   "their `text` or `messages`",
-                   name);
+    for (int i = 0; i < SL_COUNT(ends); i++)
+        if (length >= strlen(ends[i]) && strcmp(name + length - strlen(ends[i]), ends[i]) == 0)
+            return sl_fail(SL_ERR_INPUT,
+                           "%s: JSON lines are not plain text; leave out text: to train on their "
+                           "`text` or `messages`",
+                           name);
+    return SL_OK;
 }
 
 static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {

@@ -133,6 +133,9 @@ static void test_refused(void **state) {
     sl_text_free(&deep);
     SL_TEST_FAILS(open_lines("text:", path_of(lines), T, NULL, &data), SL_ERR_INPUT,
                   "not plain text");
+    SL_TEST_FAILS(
+        open_lines("text:", sl_test_gzip("c.jsonl.gz", lines, sizeof lines - 1), T, NULL, &data),
+        SL_ERR_INPUT, "not plain text");
     SL_TEST_FAILS(open_lines("packed:", sl_test_text("b.txt", "abcdefgh"), T, NULL, &data),
                   SL_ERR_INPUT, "packed: is for JSON lines");
     SL_TEST_FAILS(open_lines("masked:", path_of(lines), T, NULL, &data), SL_ERR_INPUT,
