@@ -194,7 +194,7 @@ static int64_t put_list(struct sl_text *text, const struct sl_shape *shape, int 
 static sl_err put_lines(struct prediction *p, const float *values, int64_t samples) {
     struct sl_text text = {0};
     for (int64_t i = 0; i < samples; i++) {
-        sl_text_printf(&text, "{\"sample\": %lld, \"%s\": ", (long long)(p->first + i),
+        sl_text_printf(&text, "{\"sample\": %lld, \"%s\": ", (long long)p->first + i,
                        p->what->name);
         values += put_list(&text, &p->shape, 0, values);
         sl_text_put(&text, "}\n");

@@ -29,7 +29,7 @@ static INLINE vf vlog(vf x) {
     vf n = __builtin_convertvector(e, vf) - (vf)(tiny & (vi)splat(23));
     vf r = (vlog_near_1(m - 1.0f) + n * -2.12194440e-4f) + n * 0.693359375f;
     r = pick(x == 0.0f, splat(-INFINITY), r);
-    r = pick((x < 0.0f) | (x != x), splat(NAN), r);
+    r = pick(~(x >= 0.0f), splat(NAN), r); /* below 0, or NaN */
     return pick(x == INFINITY, x, r);
 }
 

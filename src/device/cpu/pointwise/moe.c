@@ -13,9 +13,9 @@ static void k_moe_slots(const struct sl_device_cpu_call *call) {
     int64_t count = numel_in(call, 0), experts = attr[0].i, next = 0;
     int64_t samples = call->samples > 0 && count % call->samples == 0 ? call->samples : 1;
     bool dropless = !(attr[1].f > 0);
+    int64_t each = count / samples;
     int64_t room =
-        dropless ? count
-                 : samples * (int64_t)ceil(attr[1].f * (double)(count / samples) / (double)experts);
+        dropless ? count : samples * (int64_t)ceil(attr[1].f * (double)each / (double)experts);
     for (int64_t e = 0; e < experts; e++)
         ranges[2 * e + 1] = 0;
     for (int64_t i = 0; i < count; i++) {
