@@ -81,7 +81,8 @@ static const char *put_angles(struct sl_emit *o, bool sine) {
     float *table = sl_realloc(NULL, sizeof *table * (size_t)(t * d));
     for (int64_t i = 0; i < t * d; i++) {
         int64_t pair = half ? i % d % (d / 2) : i % d / 2;
-        double angle = (double)(attr[SL_ROPE_OFFSET].i + i / d) * sl_op_rope_rate(attr, pair, d);
+        int64_t position = attr[SL_ROPE_OFFSET].i + i / d;
+        double angle = (double)position * sl_op_rope_rate(attr, pair, d);
         double turned = attr[SL_ROPE_INVERSE].i ? -angle : angle;
         table[i] = (float)(sine ? sin(turned) : cos(turned));
     }

@@ -130,8 +130,9 @@ static sl_err stack(struct sl_onnx_lower *l, const struct cell *c, const int *y,
     if (!c->batch_first)
         SL_TRY(sl_onnx_emit_transpose(l, out, order, &out));
     struct sl_shape shape = *sl_onnx_lower_shape(l, out), thin = {0};
+    int time = c->batch_first ? 1 : 0;
     for (int i = 0; i < 4; i++)
-        if (i != c->batch_first) /* T */
+        if (i != time)
             sl_graph_shape_set(&thin, thin.rank++, sl_graph_shape_dim(&shape, i));
     if (last)
         SL_TRY(sl_onnx_emit_reshape(l, out, &thin, &out));

@@ -116,6 +116,7 @@ static int64_t unit_count(const struct reduction *r) {
 
 /* ---- max and min ---- */
 
+/* NOLINTNEXTLINE(misc-redundant-expression) */
 static INLINE vf larger_or_nan(vf a, vf b) { return pick((a > b) | (a != a), a, b); }
 
 static void begin_max(struct unit *u, int64_t n) {
