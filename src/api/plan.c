@@ -2,6 +2,7 @@
 #include "job/plan.h"
 #include "api/handles.h"
 #include "api/request.h"
+#include "sizing/degree.h"
 #include "sluice/pipeline.h"
 
 static sl_err search(const struct sl_net *net, const struct sl_plan_request *r,
@@ -23,7 +24,7 @@ static sl_err search(const struct sl_net *net, const struct sl_plan_request *r,
                                                 .threads = r->threads,
                                                 .straight = r->straight != 0,
                                                 .whole_layers = r->whole_layers != 0};
-    return sl_job_plan(arena, &request, out);
+    return sl_sizing_plan(arena, &request, out);
 }
 
 static sl_err check(const struct sl_plan_request *r) {
@@ -39,7 +40,7 @@ static sl_err check(const struct sl_plan_request *r) {
 sl_err sl_pipeline_plan(const struct sl_net *net, const struct sl_plan_request *request,
                         struct sl_pipeline **out) {
     struct sl_arena arena = {0};
-    struct sl_job_planned planned;
+    struct sl_job_planned planned = {0};
     struct sl_text text = {0};
     struct sl_plan_request known;
     sl_err err = SL_OK;
@@ -56,6 +57,7 @@ sl_err sl_pipeline_plan(const struct sl_net *net, const struct sl_plan_request *
     sl_plan_write(planned.search.plan, &text);
     SL_TRY_OUT(sl_pipeline_read_text("planned.plan", text.at, text.length, out));
 out:
+    sl_job_planned_close(&planned);
     sl_text_free(&text);
     sl_arena_free(&arena);
     return err;

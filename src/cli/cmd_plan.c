@@ -8,6 +8,8 @@
 #include "hf/folder.h"
 #include "job/plan_given.h"
 #include "job/schedule.h"
+#include "sizing/degree.h"
+#include "sizing/fits.h"
 
 /* A file that does not end in .model is an input of another planner. */
 static bool is_imported(const struct sl_args *args) {
@@ -117,17 +119,38 @@ static sl_err plan_given(const struct sl_args *args, struct sl_arena *arena,
     return SL_OK;
 }
 
+/* --fits: exit status 1 if it does not. */
+static sl_err answer_fits(const struct sl_args *args, struct sl_arena *arena,
+                          const struct sl_graph *graph, struct sl_text *text) {
+    struct sl_sizing_request request = {.plan = {.graph = graph}};
+    struct sl_report_fits report;
+    SL_TRY(parse_model(args, &request.plan));
+    request.plan.graph = graph;
+    SL_TRY(sl_sizing_fits(arena, &request, &report));
+    if (sl_args_has(args, "--json"))
+        sl_report_fits_json(&report, text);
+    else
+        sl_report_fits(&report, text);
+    if (report.sim.score.over_bytes <= 0)
+        return SL_OK;
+    SL_TRY(sl_cli_print(text));
+    text->length = 0;
+    return sl_fail(SL_ERR_REFUSED, "the model does not fit");
+}
+
 static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
                          const struct sl_graph *graph, struct sl_text *text) {
     struct sl_job_plan_request request;
     struct sl_job_planned planned;
     struct progress progress = {.start_ns = sl_clock_ns()};
     SL_TRY(parse_model(args, &request));
+    if (sl_args_has(args, "--fits"))
+        return answer_fits(args, arena, graph, text);
     request.graph = graph;
     request.progress_ctx = &progress;
     if (sl_job_schedule_is_file(request.schedule))
         return plan_given(args, arena, &request, text);
-    SL_TRY(sl_job_plan(arena, &request, &planned));
+    SL_TRY(sl_sizing_plan(arena, &request, &planned));
     struct sl_report_search report = {.spec = &planned.spec, .search = &planned.search};
     sl_err err = SL_OK;
     if (sl_args_has(args, "-o"))
@@ -177,6 +200,7 @@ static const struct sl_option options[] = {
     {"--micro", "N", "micro-batches per batch (default: the best number; imported: the file's)",
      false},
     SL_DEGREE_OPTIONS,
+    {"--fits", NULL, "say whether the model fits: bytes of a device by cause", false},
     {"--devices", "K", "use the first K devices (default: all)", false},
     {"--memory", "M", "memory per device, e.g. 8GiB (default: the machine's)", false},
     {"--dtype", "D", "type of products: fp32, fp16 or bf16 (default fp32)", false},
@@ -213,6 +237,7 @@ const struct sl_command sl_cli_cmd_plan = {
         "\n"
         "  sluice plan gpt-2.2b --machine p3.16xlarge --dtype fp16 --batch 64 --schedule 2bw\n"
         "  sluice plan gpt-nano --machine laptop --batch 16 --straight -o nano.plan\n"
+        "  sluice plan gpt-1.3b --machine dgx-a100 --dtype bf16 --fits\n"
         "  sluice plan bert32a100.json --devices 64 --memory 8GiB --bandwidth 25GiB/s --micro "
         "1920\n"
         "  sluice plan resnet50.graph.txt --levels 8,2 --bandwidth 30GB/s,3.125GB/s --json",

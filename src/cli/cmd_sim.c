@@ -64,6 +64,8 @@ static sl_err simulate_model(const struct sl_args *args, const struct sl_graph *
     SL_TRY(sl_cli_plan_request(args, &request.plan));
     SL_TRY(sl_cli_degrees(args, &request.plan.dp, &request.plan.pp));
     SL_TRY(sl_args_int(args, "--chunks", 1, SL_STAGE_MAX, &request.chunks));
+    if (request.plan.tp == SL_JOB_TP_SEARCH)
+        return sl_fail(SL_ERR_USAGE, "sim: --tp: give a number; 'sluice plan' finds the best one");
     request.plan.graph = graph;
     SL_TRY(sl_sizing_sim(arena, &request, &s));
     SL_TRY(draw(args, &s.sim));

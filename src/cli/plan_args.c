@@ -1,6 +1,8 @@
 /* From options to a planning request. */
 #include "cli/plan_args.h"
 
+#include <string.h>
+
 sl_err sl_cli_plan_request(const struct sl_args *args, struct sl_job_plan_request *out) {
     *out = (struct sl_job_plan_request){
         .machine = sl_args_text(args, "--machine", NULL),
@@ -14,7 +16,10 @@ sl_err sl_cli_plan_request(const struct sl_args *args, struct sl_job_plan_reques
     SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &out->batch));
     SL_TRY(sl_args_int(args, "--micro", 1, 1 << 30, &out->micros));
     SL_TRY(sl_args_int(args, "--micro-batch", 1, 1 << 30, &out->micro_size));
-    SL_TRY(sl_args_int(args, "--tp", 1, SL_SHARD_MAX, &out->tp));
+    if (strcmp(sl_args_text(args, "--tp", ""), "auto") == 0)
+        out->tp = SL_JOB_TP_SEARCH;
+    else
+        SL_TRY(sl_args_int(args, "--tp", 1, SL_SHARD_MAX, &out->tp));
     SL_TRY(sl_args_bytes(args, "--memory", &out->memory_bytes));
     if (out->micros && out->micro_size)
         return sl_fail(SL_ERR_USAGE, "%s: give one of --micro and --micro-batch", args->command);

@@ -7,7 +7,7 @@
 
 /* Rows of their option tables. */
 #define SL_DEGREE_OPTIONS                                                                          \
-    {"--tp", "T", "tensor-parallel shards of every stage (default 1)", false},                     \
+    {"--tp", "T", "tensor-parallel shards of every stage, or auto: the best number", false},       \
         {"--dp", "D", "replicas of every stage", false},                                           \
         {"--pp", "P", "workers in a pipeline", false},                                             \
         {"--zero1", NULL, "replicas divide the optimizer state among them", false}, {              \

@@ -118,7 +118,7 @@ static sl_err check_numbers(const struct sl_job_plan_request *r) {
                        (long long)r->micro_size, (long long)batch);
     if (r->dp < 0 || r->dp > SL_DEVICE_MAX || r->pp < 0 || r->pp > SL_DEVICE_MAX)
         return sl_fail(SL_ERR_USAGE, "`dp`, `pp`: a degree is not in 1..%d", SL_DEVICE_MAX);
-    if (r->tp < 0 || r->tp > SL_SHARD_MAX)
+    if (r->tp < SL_JOB_TP_SEARCH || r->tp > SL_SHARD_MAX)
         return sl_fail(SL_ERR_USAGE, "`tp`: %lld shards is not in 1..%d", (long long)r->tp,
                        SL_SHARD_MAX);
     if (r->memory_bytes < 0)
@@ -132,7 +132,9 @@ static sl_err divide(struct sl_job_planning *p, struct sl_problem_spec *spec,
                      struct sl_problem_shards *out) {
     *out = (struct sl_problem_shards){.count = (int)p->request->tp, .whole = spec->graph};
     SL_TRY(sl_cost_machine_teams(p->arena, p->machine, out->count, &p->machine, &out->link));
-    SL_TRY(sl_shard_alone(p->arena, spec->graph, out->count, &p->shard, &out->whole_of));
+    /* fp32 is what runs here, with embedding and head on every shard. */
+    SL_TRY(sl_shard_alone(p->arena, spec->graph, out->count, !spec->precision->exact_bytes,
+                          &p->shard, &out->whole_of));
     spec->machine = p->machine;
     spec->graph = p->shard;
     spec->shards = out;

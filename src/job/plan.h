@@ -12,6 +12,9 @@
 #include "report/peer_plan.h"
 #include "report/search.h"
 
+/* `tp` is open, for sl_sizing_plan; else it counts as 1. */
+enum { SL_JOB_TP_SEARCH = -1 };
+
 struct sl_job_plan_request {
     const struct sl_graph *graph;           /* differentiated */
     const char *machine;                    /* name, file, "here" or "2x4:mem=16G,..." [here] */
@@ -28,7 +31,7 @@ struct sl_job_plan_request {
     const int64_t *sizes;       /* [size_count] micro-batch sizes to plan with [by micros] */
     int size_count;
     int64_t micro_size;   /* samples of a micro-batch, instead of `micros` */
-    int64_t tp;           /* shards of a stage: tensor parallelism [1] */
+    int64_t tp;           /* shards of a stage, or SL_JOB_TP_SEARCH [1] */
     int64_t dp;           /* replicas of every stage [the best numbers] */
     int64_t pp;           /* workers in a pipeline [the best number] */
     bool zero1;           /* replicas divide the optimizer state */

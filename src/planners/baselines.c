@@ -1,9 +1,11 @@
-/* The baselines of the papers: dp and model-parallel.
+/* The baselines of the papers: dp, model-parallel and tp.
  *
  *     dp               one stage on all devices: every device holds the whole model, and they sum
  *                      up their gradients. The report adds other ways to sum (data_parallel.h).
  *     model-parallel   stages of nearly equal time and one micro-batch at a time (schedule
  *                      `serial`): inter-layer model parallelism without a pipeline
+ *     tp               tensor parallelism over the devices of a host, pipelines of equal stages and
+ *                      replicas across hosts (Narayanan et al. 2021)
  */
 #include "planners/parts.h"
 
@@ -131,4 +133,38 @@ const struct sl_planner sl_planners_model_parallel = {
     .name = "model-parallel",
     .brief = "equal stages, one micro-batch at a time: layers spread without a pipeline",
     .run = run_model_parallel,
+};
+
+/* ---- tp ---- */
+
+/* A device of the problem is a team: a host. All of them are in use. */
+static void add_tp(struct sl_search_pool *pool) {
+    const struct sl_problem *p = pool->query->problem;
+    struct sl_arena arena = {0};
+    struct rows rows = open_rows(pool, &arena, "tp");
+    int devices = p->machine->device_count;
+    const char *schedule = pool->query->schedule ? pool->query->schedule : "1f1b";
+    for (int depth = 1; depth <= devices && depth <= p->unit_count; depth++)
+        for (int size = 0; size < p->size_count && devices % depth == 0; size++) {
+            int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
+            int width = p->straight ? 1 : devices / depth;
+            add_both(&rows, schedule, depth, width > micros ? (int)micros : width, size);
+        }
+    sl_arena_free(&arena);
+}
+
+static sl_err run_tp(struct sl_arena *arena, const struct sl_search_query *query,
+                     struct sl_search_result *out) {
+    struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
+    add_tp(&pool);
+    sl_search_pool_simulate(&pool);
+    sl_search_pool_close(&pool);
+    return SL_OK;
+}
+
+const struct sl_planner sl_planners_tp = {
+    .name = "tp",
+    .brief = "tensor parallelism inside of a host, equal pipelines across hosts",
+    .teams = SL_TEAMS_HOST,
+    .run = run_tp,
 };

@@ -12,8 +12,8 @@ void sl_planners_add_graphpipe(struct sl_search_pool *pool);
 void sl_planners_add_hetpipe(struct sl_search_pool *pool);
 /* The cut planners of cut_rows.c, one after the other; `each` is called after each of them. */
 void sl_planners_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool));
-/* Balanced stages of equal width, for every depth and width (uniform.c). */
-void sl_planners_add_uniform(struct sl_search_pool *pool);
+/* Balanced stages of equal width, for every depth and width (balanced.c). */
+void sl_planners_add_balanced(struct sl_search_pool *pool);
 /* Several stages per worker, for the schedules of the query that need it (virtual.c). `each` is
  * called after each number of stages per worker. */
 void sl_planners_add_virtual(struct sl_search_pool *pool,

@@ -9,6 +9,7 @@
 /* clang-format off */
 #define ROWS(ROW) \
     ROW(sl_planners_2bw) \
+    ROW(sl_planners_balanced) \
     ROW(sl_planners_brute) \
     ROW(sl_planners_dp) \
     ROW(sl_planners_even) \
@@ -18,7 +19,8 @@
     ROW(sl_planners_model_parallel) \
     ROW(sl_planners_pipedream_dp) \
     ROW(sl_planners_piper_dp) \
-    ROW(sl_planners_sluice)
+    ROW(sl_planners_sluice) \
+    ROW(sl_planners_tp)
 /* clang-format on */
 
 #define DECLARE(row) extern const struct sl_planner row;

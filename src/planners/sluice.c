@@ -183,7 +183,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     sl_search_downsets_build(&scratch, p, max, &downsets);
     simulate_others(&pool);
     sl_search_pool_progress(&pool, "uniform pipelines");
-    sl_planners_add_uniform(&pool);
+    sl_planners_add_balanced(&pool);
     sl_planners_add_less_recompute(&pool);
     sl_search_pool_simulate(&pool);
     add_own(&pool, &downsets);
@@ -215,6 +215,8 @@ const struct sl_planner sl_planners_sluice = {
     .plans_imported = true,
     .shares_workers = true,
     .covers = sl_planners_rows,
+    .teams = SL_TEAMS_SEARCHED,
+    .large = &sl_planners_balanced,
     .replays = 1 << 21,
     .run = run,
 };

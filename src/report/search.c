@@ -178,6 +178,10 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
                    s->detail.c.schedule, (long long)sl_search_candidate_micros(&s->detail),
                    (long long)p->sizes[s->detail.c.size], (long long)p->batch);
+    if (p->shards > 1 || p->zero1)
+        sl_text_printf(out, "shards      teams of %d devices, numbered as one%s\n",
+                       sl_search_problem_shards(p),
+                       p->zero1 ? "; replicas divide the optimizer state" : "");
     if (s->detail.c.ranks)
         sl_text_printf(out, "layout      %d ranks with %d stages each, %d pipeline%s\n",
                        s->detail.c.ranks, stages_per_rank(s), pipelines_of(s),
@@ -275,7 +279,9 @@ void sl_report_search_json(const struct sl_report_search *report, struct sl_text
     sl_json_put_string(&json, "schedule", s->detail.c.schedule);
     sl_json_put_int(&json, "batch", p->batch);
     sl_json_put_int(&json, "micro_size", p->sizes[s->detail.c.size]);
-    sl_json_put_int(&json, "devices", s->detail.device_count);
+    sl_json_put_int(&json, "devices", s->detail.device_count * sl_search_problem_shards(p));
+    sl_json_put_int(&json, "tp", sl_search_problem_shards(p));
+    sl_json_put_bool(&json, "zero1", p->zero1);
     sl_json_put_int(&json, "depth", s->plan->depth);
     sl_json_put_int(&json, "step_ns", r->best.score.sim_ns);
     if (s->forecast_ns)

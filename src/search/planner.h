@@ -68,6 +68,13 @@ struct sl_search_result {
     int tried_count;
 };
 
+/* Degrees of tensor parallelism that a request leaves open. */
+enum sl_teams {
+    SL_TEAMS_NONE,     /* one shard */
+    SL_TEAMS_SEARCHED, /* the best, inside of a host */
+    SL_TEAMS_HOST,     /* all devices of a host, or as many as divide the model */
+};
+
 struct sl_planner {
     const char *name, *brief;
     const char *old_name; /* still accepted by sl_planners_find (planners/registry.h); NULL: none */
@@ -76,7 +83,9 @@ struct sl_planner {
     /* Planners that this one must not be worse than; ends with NULL. Their plans are searched too if
      * the best plan of this one did not fit with its exact bytes. NULL: none. */
     const struct sl_planner *const *covers;
-    bool oracle;      /* too slow for that: a test of others */
+    enum sl_teams teams;
+    const struct sl_planner *large; /* replaces this row where it would take minutes; NULL: none */
+    bool oracle;                    /* too slow for that: a test of others */
     bool even_stages; /* of an imported file: sl_peers_cost_model.even instead of its search */
     int64_t replays;  /* passes of runners-up simulated without folding; 0: the default */
     sl_err (*run)(struct sl_arena *arena, const struct sl_search_query *query,

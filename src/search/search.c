@@ -48,8 +48,11 @@ sl_err sl_search_candidate_exact_bytes(struct sl_arena *arena,
         for (int n = 0; n < spec->graph->forward_count; n++)
             stage_of[n] = whole[p->whole_of[n]];
     }
-    for (int s = 0; s < detail->c.stage_count; s++)
+    for (int s = 0; s < detail->c.stage_count; s++) {
+        int64_t width = p->zero1 ? detail->c.width[s] : 1;
         SL_TRY(stage_bytes(detail, spec, stage_of, s, &bytes[s]));
+        bytes[s].state = (bytes[s].state + width - 1) / width;
+    }
     *out = bytes;
     return SL_OK;
 }

@@ -80,9 +80,10 @@ SL_MUST_CHECK sl_err sl_shard_rewrite(const struct sl_graph *graph,
                                       enum sl_shard_form form, struct sl_graph **out,
                                       struct sl_shard_node **nodes);
 
-/* The differentiated graph of shard 0 alone, with the vocabulary divided, and the node of `graph` for
- * each of its forward nodes. SL_ERR_REFUSED: no part of the model can be divided. */
+/* The differentiated graph of shard 0 alone, and the node of `graph` for each of its forward nodes.
+ * SL_ERR_REFUSED: no part of the model can be divided. */
 SL_MUST_CHECK sl_err sl_shard_alone(struct sl_arena *arena, const struct sl_graph *graph,
-                                    int shards, struct sl_graph **out, const int **whole_of);
+                                    int shards, bool vocabulary, struct sl_graph **out,
+                                    const int **whole_of);
 
 #endif

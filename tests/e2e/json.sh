@@ -39,6 +39,8 @@ say "profile MODEL" 0 profile "${tiny[@]}" --rounds 1
 say "profile MODEL -o X.cost" 0 profile "${tiny[@]}" --rounds 1 --micro-batch 2 -o x.cost
 say "plan MODEL" 0 plan "${tiny[@]}" --cost x.cost --machine laptop --batch 4 --micro 2 --straight --schedule 1f1b -o x.plan
 say "plan MODEL" 0 plan "${tiny[@]}" --machine laptop --batch 4 --planner dp
+say "plan MODEL --fits" 0 plan "${tiny[@]}" --machine laptop --batch 4 --fits
+say "plan MODEL --fits" 1 plan "${tiny[@]}" --machine laptop --batch 4 --fits --memory 100KiB --tp 2 --pp 1
 say "plan FILE" 0 plan "$SRC_DIR/tests/fuzz/corpus/piper/chain.json" --devices 2 --memory 8GiB --bandwidth 25GiB/s --micro 4
 say "plan FILE" 0 plan "$SRC_DIR/tests/fuzz/corpus/pipedream/branch.graph.txt" --levels 2,2 --bandwidth 30GB/s,3GB/s
 say "import FORMAT FILE" 0 import piper "$SRC_DIR/tests/fuzz/corpus/piper/chain.json"

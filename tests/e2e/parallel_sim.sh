@@ -49,8 +49,8 @@ formula "${llama[@]}"
 
 # replicas divide the state; parameters and gradients stay
 for d in 1 2 4; do sim "${gpt[@]}" --dp $d --pp 2 --batch 16 --micro-batch 2 --zero1 >zero$d.json; done
-sim "${gpt[@]}" --tp 2 --dp 4 --pp 2 --batch 16 --micro-batch 2 --recompute none >shared.json
-sim "${gpt[@]}" --tp 1 --dp 4 --pp 2 --batch 16 --micro-batch 2 --recompute none >whole.json
+sim "${gpt[@]}" --tp 2 --dp 4 --pp 2 --batch 16 --micro-batch 2 --recompute none --dtype fp16 >shared.json
+sim "${gpt[@]}" --tp 1 --dp 4 --pp 2 --batch 16 --micro-batch 2 --recompute none --dtype fp16 >whole.json
 python3 - <<'PY' || fail "bytes"
 import json
 def read(name): return json.load(open(name))
@@ -73,6 +73,36 @@ assert json.load(open("plan.json"))["step_ns"] <= json.load(open("sim.json"))["s
 PY
 [ "$(grep -c '^stage s. width 2 .* shards 2 ' x.plan)" = 4 ] || fail "x.plan: $(grep ^stage x.plan)"
 "$SLUICE" verify x.plan >/dev/null || fail "x.plan does not verify"
+
+# The search of all degrees is no worse than any of them; without --tp a model that fits on a device is not divided.
+for t in auto 1 2 4 8; do
+    "$SLUICE" plan "${gpt[@]}" --machine 1x8:mem=24M,intra=300GB/s,flops=10e12 --batch 16 --tp $t --zero1 --json --quiet >"tp-$t.json" || echo '{"step_ns": 1e30}' >"tp-$t.json"
+done
+"$SLUICE" plan "${gpt[@]}" --machine 1x8:mem=80G,intra=300GB/s,flops=10e12 --batch 16 --json --quiet >alone.json
+"$SLUICE" plan "${gpt[@]}" --machine "$machine" --batch 16 --planner tp --json --quiet >host.json
+python3 - <<'PY' || fail "searched degrees"
+import json
+def read(t): return json.load(open(f"{t}.json"))
+best = read("tp-auto")
+assert all(best["step_ns"] <= read(f"tp-{t}")["step_ns"] for t in (1, 2, 4, 8)), best["tp"]
+assert read("alone")["tp"] == 1 and read("host")["tp"] == 8
+PY
+
+# Will it fit? All causes add up, the exit status answers, and a change that fits does.
+rc=0
+"$SLUICE" plan "${gpt[@]}" --machine "$machine" --batch 16 --fits --json --quiet >yes.json
+"$SLUICE" plan "${gpt[@]}" --machine "$machine" --memory 48MiB --batch 16 --tp 1 --pp 1 --dp 1 --fits --json --quiet >no.json || rc=$?
+[ $rc = 1 ] || fail "--fits: exit $rc"
+python3 - <<'PY' || fail "--fits"
+import json
+yes, no = json.load(open("yes.json")), json.load(open("no.json"))
+for x in yes, no:
+    assert sum(v for k, v in x["bytes"].items() if k != "all") == x["bytes"]["all"]
+    assert x["fits"] == (x["over_bytes"] <= 0) == (x["bytes"]["all"] <= x["memory_bytes"])
+    for c in x["changes"]:
+        assert c["fits"] == (c["peak_bytes"] <= x["memory_bytes"])
+assert yes["fits"] and yes["tp"] == yes["pp"] == 1 and not no["fits"] and len(no["changes"]) >= 3
+PY
 
 refused 'can be divided into 3' "${gpt[@]}" --tp 3
 refused '64 devices, and machine given has 32' "${gpt[@]}" --tp 4 --dp 2 --pp 8

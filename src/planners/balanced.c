@@ -1,9 +1,12 @@
-/* Uniform pipelines: stages of nearly equal time in one topological order, all equally wide, with
+/* balanced: pipelines of stages of nearly equal time in one topological order, all equally wide, with
  * as little recomputation as memory allows. Their simulation folds (candidate.h), so many can be
  * tried even on large machines. */
 #include "planners/parts.h"
+#include "search/bound.h"
 
-struct uniform {
+#include <limits.h>
+
+struct balanced {
     struct sl_search_pool *pool;
     int *order, *stage_of, *width;
     bool *recompute;
@@ -38,7 +41,7 @@ void sl_planners_add_less_recompute(struct sl_search_pool *pool) {
     }
 }
 
-static void add_width(struct uniform *s, struct sl_candidate *c, int width) {
+static void add_width(struct balanced *s, struct sl_candidate *c, int width) {
     for (int i = 0; i < c->stage_count; i++) {
         s->width[i] = width;
         s->recompute[i] = true;
@@ -50,7 +53,7 @@ static void add_width(struct uniform *s, struct sl_candidate *c, int width) {
 }
 
 /* Three widths: all devices; the largest power of two; the largest divisor of the micro-batches. */
-static void add_depth(struct uniform *s, struct sl_candidate *c, int depth) {
+static void add_depth(struct balanced *s, struct sl_candidate *c, int depth) {
     const struct sl_problem *p = s->pool->query->problem;
     int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
     int max = p->straight ? 1 : p->machine->device_count / depth, power = 1, even = 1;
@@ -73,7 +76,7 @@ static void add_depth(struct uniform *s, struct sl_candidate *c, int depth) {
 }
 
 /* Time of the longest of `depth` stages. */
-static int64_t longest(struct uniform *s, int size, int depth) {
+static int64_t longest(struct balanced *s, int size, int depth) {
     const struct sl_problem *p = s->pool->query->problem;
     const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
     int64_t sum = 0, max = 0;
@@ -89,7 +92,7 @@ static int64_t longest(struct uniform *s, int size, int depth) {
 
 /* Try this depth? On a small machine all depths. On a large one 2^k, 3 * 2^k, and depths that make
  * the longest stage shorter: with 96 layers and a head, 97 stages beat 96. */
-static bool tries_depth(struct uniform *s, int size, int depth, int64_t *shortest) {
+static bool tries_depth(struct balanced *s, int size, int depth, int64_t *shortest) {
     enum { SMALL = 16 };
     if (s->pool->query->workers)
         return depth == s->pool->query->workers;
@@ -102,14 +105,15 @@ static bool tries_depth(struct uniform *s, int size, int depth, int64_t *shortes
     return odd == 1 || odd == 3 || shorter;
 }
 
-void sl_planners_add_uniform(struct sl_search_pool *pool) {
+/* Depths from `low` to `high`. */
+static void add_depths(struct sl_search_pool *pool, int low, int high) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     const char *one[SL_QUERY_SCHEDULES];
     int devices = p->machine->device_count;
-    struct uniform s = {pool, SL_NEW(&arena, int, p->unit_count + 1),
-                        SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),
-                        SL_NEW(&arena, bool, devices + 1)};
+    struct balanced s = {pool, SL_NEW(&arena, int, p->unit_count + 1),
+                         SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),
+                         SL_NEW(&arena, bool, devices + 1)};
     struct sl_candidate c = {.stage_of = s.stage_of, .width = s.width, .recompute = s.recompute};
     SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, s.order));
     for (const char *const *row = sl_search_query_schedules(pool->query, one); *row; row++)
@@ -119,8 +123,42 @@ void sl_planners_add_uniform(struct sl_search_pool *pool) {
             if (sl_search_pool_cannot_win(pool, *row, c.size))
                 continue;
             for (int depth = 1; depth <= devices && depth <= p->unit_count; depth++)
-                if (tries_depth(&s, c.size, depth, &shortest))
+                if (tries_depth(&s, c.size, depth, &shortest) && depth >= low && depth <= high)
                     add_depth(&s, &c, depth);
         }
     sl_arena_free(&arena);
 }
+
+void sl_planners_add_balanced(struct sl_search_pool *pool) { add_depths(pool, 1, INT_MAX); }
+
+static void simulate(struct sl_search_pool *pool) { sl_search_pool_simulate(pool); }
+
+static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
+                  struct sl_search_result *out) {
+    struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
+    if (query->schedule && sl_search_schedule_shares(query->schedule))
+        sl_planners_add_virtual(&pool, simulate);
+    /* Shallow pipelines first: each group has a budget of its own, and deep ones cost more of it. Ends
+     * when a group of deeper pipelines has none that is better. */
+    for (int low = 1, high = 8; low <= query->problem->machine->device_count;
+         low = high + 1, high = high > INT_MAX / 4 ? INT_MAX : 4 * high) {
+        int64_t before = out->found ? out->best.score.step_ns : INT64_MAX;
+        add_depths(&pool, low, high);
+        sl_search_pool_simulate(&pool);
+        if (before < INT64_MAX && out->best.score.step_ns == before)
+            break;
+    }
+    const char *one[SL_QUERY_SCHEDULES];
+    out->lower_bound =
+        sl_search_space_bound(query->problem, sl_search_query_schedules(query, one), false);
+    sl_search_pool_close(&pool);
+    return SL_OK;
+}
+
+const struct sl_planner sl_planners_balanced = {
+    .name = "balanced",
+    .brief = "balanced stages with equal numbers of replicas, for large machines",
+    .shares_workers = true,
+    .teams = SL_TEAMS_SEARCHED,
+    .run = run,
+};

@@ -1,0 +1,35 @@
+/* Report of whether a model fits: bytes of the fullest device by cause, and what would make it fit. */
+#ifndef SL_REPORT_FITS_H
+#define SL_REPORT_FITS_H
+
+#include "report/model_sim.h"
+
+/* Bytes of one device. */
+struct sl_fits_bytes {
+    int64_t weights, grads, state, activations, rest, all; /* rest: messages, workspace */
+    int stage;                                             /* a stage of the device */
+};
+
+/* A change of one option; everything else stays. */
+struct sl_fits_change {
+    const char *what;   /* "--tp 4" */
+    int64_t peak_bytes; /* with it; 0: not possible */
+    int64_t step_ns;
+    bool fits;
+};
+
+enum { SL_FITS_CHANGES = 8 };
+
+struct sl_report_fits {
+    struct sl_report_model_sim sim;
+    struct sl_fits_bytes bytes; /* of the fullest device */
+    struct sl_fits_change changes[SL_FITS_CHANGES];
+    int change_count;
+    bool searched; /* the degrees were left open */
+};
+
+void sl_report_fits_measure(const struct sl_report_model_sim *sim, struct sl_fits_bytes *out);
+void sl_report_fits(const struct sl_report_fits *fits, struct sl_text *out);
+void sl_report_fits_json(const struct sl_report_fits *fits, struct sl_text *out);
+
+#endif
