@@ -5,8 +5,10 @@ sl_err sl_shard_alone(struct sl_arena *arena, const struct sl_graph *graph, int 
                       bool vocabulary, struct sl_graph **out, const int **whole_of) {
     struct sl_shard_layouts layouts;
     struct sl_shard_node *nodes;
-    SL_TRY((vocabulary ? sl_shard_choose_vocabulary : sl_shard_choose)(arena, graph, shards,
-                                                                       &layouts));
+    if (vocabulary)
+        SL_TRY(sl_shard_choose_vocabulary(arena, graph, shards, &layouts));
+    else
+        SL_TRY(sl_shard_choose(arena, graph, shards, &layouts));
     if (!layouts.regions)
         return sl_fail(SL_ERR_REFUSED,
                        "`tp`: no part of model '%s' can be divided into %d shards (sizes must be "
