@@ -209,7 +209,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < (model ? 1 : SL_COUNT(models)); i++) {
         b.model = model ? model : models[i][0];
         must(sl_job_model_open(
-            &(struct sl_job_model_request){b.model, dirs, NULL, model ? sizes : models[i][1], NULL},
+            &(struct sl_job_model_request){
+                .name = b.model, .dirs = dirs, .sizes = model ? sizes : models[i][1]},
             NULL, &b.graph));
         b.graph->stored = (struct sl_stored_values){.read = read_weights};
         report(&b);

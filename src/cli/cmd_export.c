@@ -24,8 +24,9 @@ static sl_err write_text(const struct sl_args *args, struct sl_job_export_reques
                          struct sl_text *text) {
     const char *path = sl_args_text(args, "-o", "-");
     if (!request->target)
-        return sl_fail(SL_ERR_USAGE,
-                       "export: --to automodel, csv, dot, hf, json, megatron, onnx or torchtitan");
+        return sl_fail(
+            SL_ERR_USAGE,
+            "export: --to automodel, csv, dot, hf, json, megatron, onnx, peft or torchtitan");
     SL_TRY(sl_args_int(args, "--batch", 1, INT64_MAX >> 16, &request->batch));
     SL_TRY(sl_job_export(request, text));
     if (!sl_args_has(args, "--json"))
@@ -103,7 +104,9 @@ static sl_err run(const struct sl_args *args) {
         .target = target,
         .model = sl_args_text(args, "--model", NULL),
         .model_dirs = sl_cli_model_dirs(args, &arena),
-        .sizes = sl_cli_model_sizes(args, &arena),
+        .sizes = sl_cli_joined(args, "--set", &arena),
+        .freeze = sl_cli_joined(args, "--freeze", &arena),
+        .lora = sl_args_text(args, "--lora", NULL),
         .schedule = sl_args_text(args, "--schedule", NULL),
         .comms = sl_args_has(args, "--comms"),
     };
@@ -114,7 +117,7 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--to", "TARGET", "automodel, csv, dot, hf, json, megatron, onnx or torchtitan", false},
+    {"--to", "TARGET", "automodel, csv, dot, hf, json, megatron, onnx, peft or torchtitan", false},
     {"-o", "FILE", "output file (default: standard output); hf: the folder", false},
     {"--model", "MODEL", "model, if the name in the plan does not find it", false},
     SL_MODEL_OPTIONS,
@@ -146,8 +149,8 @@ const struct sl_command sl_cli_cmd_export = {
         "\n"
         "hf writes the newest weights of a run as a folder of Hugging Face: config.json and\n"
         "tokenizer of the folder that the run started from, and the weights under their names\n"
-        "there. onnx writes the newest weights of a run as a graph that computes its outputs, "
-        "with\n"
+        "there, adapters merged. peft writes the adapters of a run alone.\n"
+        "onnx writes the newest weights of a run as a graph that computes its outputs, with\n"
         "the names of its inputs, outputs and parameters (docs/onnx.md).\n"
         "\n"
         "  sluice export run --to hf my-model --dtype bf16\n"

@@ -15,7 +15,7 @@ static sl_err import_model(const struct sl_args *args, bool hf) {
     struct sl_text text = {0};
     struct sl_job_model_request request = {.name = args->positional[1],
                                            .dirs = sl_cli_model_dirs(args, &arena),
-                                           .sizes = sl_cli_model_sizes(args, &arena),
+                                           .sizes = sl_cli_joined(args, "--set", &arena),
                                            .loss = sl_args_text(args, "--loss", NULL)};
     const char *to = sl_args_text(args, "-o", NULL);
     sl_err err =

@@ -29,7 +29,12 @@ sl_err sl_cli_job_fill(const struct sl_args *args, struct sl_job *job) {
             sl_log_note("%s is now --%s; the old name works until the next version", name,
                         strcmp(field->key, "clip_scope") == 0 ? "clip-scope global|stage"
                                                               : field->key);
-        SL_TRY(sl_job_set(job, key, args->value[i] ? args->value[i] : "true"));
+        struct sl_arena arena = {0};
+        bool joins = args->option[i]->repeats && field->kind == SL_JOB_TEXT;
+        const char *value = joins ? sl_cli_joined(args, name, &arena) : args->value[i];
+        sl_err err = sl_job_set(job, key, value ? value : "true");
+        sl_arena_free(&arena);
+        SL_TRY(err);
     }
     return SL_OK;
 }

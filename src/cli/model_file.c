@@ -45,11 +45,11 @@ struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct 
     return sl_job_model_names(sl_cli_model_dirs(args, arena), arena);
 }
 
-const char *sl_cli_model_sizes(const struct sl_args *args, struct sl_arena *arena) {
-    const char *sizes = "", *text;
-    for (int n = 0; (text = sl_args_nth(args, "--set", n)) != NULL; n++)
-        sizes = sl_arena_printf(arena, "%s%s%s", sizes, n ? "," : "", text);
-    return sizes;
+const char *sl_cli_joined(const struct sl_args *args, const char *option, struct sl_arena *arena) {
+    const char *all = "", *text;
+    for (int n = 0; (text = sl_args_nth(args, option, n)) != NULL; n++)
+        all = sl_arena_printf(arena, "%s%s%s", all, n ? "," : "", text);
+    return all;
 }
 
 sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
@@ -58,8 +58,10 @@ sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval
     sl_err err = sl_job_model_open(
         &(struct sl_job_model_request){.name = name,
                                        .dirs = sl_cli_model_dirs(args, &arena),
-                                       .sizes = sl_cli_model_sizes(args, &arena),
-                                       .loss = sl_args_text(args, "--loss", NULL)},
+                                       .sizes = sl_cli_joined(args, "--set", &arena),
+                                       .loss = sl_args_text(args, "--loss", NULL),
+                                       .freeze = sl_cli_joined(args, "--freeze", &arena),
+                                       .lora = sl_args_text(args, "--lora", NULL)},
         eval ? NULL : out, eval ? out : NULL);
     sl_arena_free(&arena);
     return err;

@@ -10,6 +10,9 @@
     {"--set", "K=V,...", "override sizes of the model", true},                                     \
         {"--loss", "OP:OUT,TARGETS",                                                               \
          "add a loss to an ONNX model, as cross_entropy:logits,labels", false},                    \
+        {"--freeze", "P,...", "parameters that are not trained; '!head': all but head", true},     \
+        {"--lora", "K=V,...", "train only adapters: rank=8,alpha=16,targets=q_proj,v_proj",        \
+         false},                                                                                   \
     {                                                                                              \
         "--models", "DIR", "first directory to search for models by name", false                   \
     }
@@ -17,8 +20,8 @@
 /* Directories to search for models by name, in order; in the arena, ends with NULL. */
 const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena);
 
-/* The sizes of --set A=1,B=2 --set C=3: "A=1,B=2,C=3"; in the arena. */
-const char *sl_cli_model_sizes(const struct sl_args *args, struct sl_arena *arena);
+/* The values of a repeated option, as --set A=1,B=2 --set C=3: "A=1,B=2,C=3"; in the arena. */
+const char *sl_cli_joined(const struct sl_args *args, const char *option, struct sl_arena *arena);
 
 /* Names of all models in the first directory that has any, sorted. */
 struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena);

@@ -142,7 +142,7 @@ bool sl_cost_find(const struct sl_cost *c, uint64_t signature, int64_t micro,
 
 /* ---- signatures ---- */
 
-static void put_shape(struct sl_text *text, const struct sl_graph *graph, int value) {
+static void put_shape(struct sl_text *text, const struct sl_graph *graph, int value, bool frozen) {
     const struct sl_value *v = value < 0 ? NULL : sl_graph_value(graph, value);
     if (!v)
         sl_text_put(text, " -");
@@ -151,23 +151,45 @@ static void put_shape(struct sl_text *text, const struct sl_graph *graph, int va
     for (int i = 0; v && i < v->shape.rank; i++)
         sl_text_printf(text, ",%lld%s", (long long)v->shape.dim[i],
                        v->shape.batch >> i & 1 ? "B" : "");
+    if (v && frozen && v->kind == SL_VALUE_PARAM && graph->params.at[v->index].frozen)
+        sl_text_put(text, " frozen");
 }
 
-uint64_t sl_cost_signature(const struct sl_graph *graph, const int *nodes, int count) {
+static bool has_frozen(const struct sl_graph *graph) {
+    bool any = false;
+    for (int64_t i = 0; i < graph->params.count; i++)
+        any |= graph->params.at[i].frozen;
+    return any;
+}
+
+static uint64_t sign(const struct sl_graph *graph, const int *nodes, int count, bool frozen) {
     struct sl_text text = {0};
+    bool back = false, trains = false;
     sl_text_put(&text, "unit");
     for (int n = 0; n < count; n++) {
         const struct sl_node *node = &graph->nodes.at[nodes[n]];
         sl_text_printf(&text, "\n%s", node->op->name);
         for (int i = 0; i < node->in_count; i++)
-            put_shape(&text, graph, node->in[i]);
+            put_shape(&text, graph, node->in[i], frozen);
+        back |= node->back;
+        trains |= node->trains;
         sl_text_put(&text, " :");
         for (int i = 0; node->op->attrs && node->op->attrs[i].name; i++) {
             sl_text_put(&text, " ");
             sl_graph_attr_put(&text, &node->op->attrs[i], &node->attr[i]);
         }
     }
+    if (frozen)
+        sl_text_put(&text, trains ? "\nW" : back ? "\nI" : "\nF");
     uint64_t hash = sl_hash(text.at, text.length);
     sl_text_free(&text);
     return hash;
+}
+
+uint64_t sl_cost_signature(const struct sl_graph *graph, const int *nodes, int count) {
+    return sign(graph, nodes, count, has_frozen(graph));
+}
+
+uint64_t sl_cost_signature_whole(const struct sl_graph *graph, const int *nodes, int count) {
+    return sign(graph, nodes, count, false);
 }

@@ -57,7 +57,10 @@ void sl_cost_write(const struct sl_cost *cost, struct sl_text *out);
 bool sl_cost_find(const struct sl_cost *cost, uint64_t signature, int64_t micro,
                   struct sl_cost_row *out);
 
-/* Hash of a group of forward nodes: ops, shapes, attributes. */
+/* Hash of a group of forward nodes: ops, shapes, attributes. With frozen parameters also: which of
+ * the group's are frozen, and which gradients it computes. */
 uint64_t sl_cost_signature(const struct sl_graph *graph, const int *nodes, int count);
+/* The same as if nothing were frozen. */
+uint64_t sl_cost_signature_whole(const struct sl_graph *graph, const int *nodes, int count);
 
 #endif

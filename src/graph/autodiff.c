@@ -13,7 +13,7 @@
 
 struct autodiff {
     struct sl_graph *graph;
-    bool *needs;      /* [values] depends on a parameter through differentiable ops */
+    bool *needs;      /* [values] depends on a trained parameter through differentiable ops */
     bool *param_only; /* [values] depends on nothing but parameters */
     int *acc;         /* [forward values] gradient so far; -1: none */
     int64_t value_count;
@@ -77,6 +77,7 @@ static void tag_since(struct sl_graph *graph, int64_t from, int of, enum sl_grap
     for (int64_t n = from; n < graph->nodes.count; n++) {
         graph->nodes.at[n].of = of;
         graph->nodes.at[n].pass = tag;
+        graph->nodes.at[of].back = true;
     }
 }
 
@@ -119,6 +120,8 @@ static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int
                            sl_graph_shape_text(sl_graph_grad_shape(grad, value), want));
         }
         const struct sl_value *v = sl_graph_value(graph, value);
+        graph->nodes.at[grad->node].back = true;
+        graph->nodes.at[grad->node].trains |= v->kind == SL_VALUE_PARAM;
         if (v->kind == SL_VALUE_PARAM)
             SL_PUSH(&graph->grads,
                     ((struct sl_param_grad){v->index, grad->node, input, contribution}));
@@ -176,8 +179,11 @@ static sl_err differentiate_node(struct autodiff *ad, int index) {
 /* Fills needs and param_only in forward order. */
 static void mark_values(struct autodiff *ad) {
     struct sl_graph *graph = ad->graph;
-    for (int64_t i = 0; i < graph->params.count; i++)
-        ad->needs[graph->params.at[i].value] = ad->param_only[graph->params.at[i].value] = true;
+    for (int64_t i = 0; i < graph->params.count; i++) {
+        const struct sl_param *param = &graph->params.at[i];
+        ad->needs[param->value] = !param->frozen;
+        ad->param_only[param->value] = true;
+    }
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
         bool needs = false, only = node->in_count > 0;
@@ -217,8 +223,20 @@ static int compare_grads(const void *a, const void *b) {
     return (x->input > y->input) - (x->input < y->input);
 }
 
+/* A model without parameters may be planned, but one whose parameters are all frozen is a mistake. */
+static sl_err refuse_all_frozen(const struct sl_graph *graph) {
+    int64_t frozen = 0;
+    for (int64_t i = 0; i < graph->params.count; i++)
+        frozen += graph->params.at[i].frozen;
+    if (!frozen || frozen < graph->params.count)
+        return SL_OK;
+    return sl_fail(SL_ERR_INPUT, "all %lld parameters of %s are frozen: nothing would train",
+                   (long long)frozen, graph->name);
+}
+
 sl_err sl_graph_autodiff(struct sl_graph *graph) {
     SL_ASSERT(graph->checked && !graph->differentiated);
+    SL_TRY(refuse_all_frozen(graph));
     struct sl_arena scratch = {0};
     int64_t values = graph->values.count;
     struct autodiff ad = {

@@ -244,7 +244,7 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
     SL_PUSH(&graph->nodes, node);
     add_updates(graph, &node);
     *first_out = node.out[0];
-    return SL_OK;
+    return graph->hook.after ? graph->hook.after(graph->hook.ctx, graph, index, first_out) : SL_OK;
 }
 
 sl_err sl_graph_apply(struct sl_graph *graph, const char *op, int in_count, const int *in,

@@ -16,6 +16,7 @@
 #include "base/lex.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "graph/hook.h"
 #include "graph/op.h"
 
 enum sl_value_kind {
@@ -45,6 +46,7 @@ struct sl_node {
     enum sl_graph_pass pass;
     int of;            /* backward: the forward node whose gradient this is part of; F: -1 */
     int sums;          /* an addition of gradients: the forward value they belong to, else -1 */
+    bool back, trains; /* F, after autodiff: it has gradient nodes; gradients of parameters */
     const char *scope; /* "h.3.attn", "" at the top */
     struct sl_pos pos; /* in the model file; line 0: none */
 };
@@ -75,6 +77,7 @@ struct sl_param { /* and states */
     const char *name;
     int value;
     struct sl_init init;
+    bool frozen;                      /* a parameter that is not trained: it has no gradient */
     const struct sl_part_of *part_of; /* NULL: it is a whole tensor */
     bool echo; /* another shard has the same: it counts once in norms and checkpoints */
 };
@@ -141,10 +144,10 @@ struct sl_graph {
     SL_VEC(struct sl_size) sizes;
     struct sl_map names;                                /* inputs, params, states: name -> value */
     const struct sl_op *(*find_op)(struct sl_str name); /* the op registry */
-    bool eval; /* built for evaluation: no dropout, running statistics */
-    bool checked, differentiated;
-    int stream_count;   /* random streams below this are in use */
-    int64_t node_limit; /* larger models are refused */
+    bool eval, checked, differentiated; /* eval: without dropout, by running statistics */
+    struct sl_graph_hook hook;          /* while it is built; after NULL: none */
+    int stream_count;                   /* random streams below this are in use */
+    int64_t node_limit;                 /* larger models are refused */
 };
 
 /* Building. `find_op` is sl_op_find of op/registry.h. */
@@ -184,7 +187,6 @@ SL_MUST_CHECK sl_err sl_graph_check(struct sl_graph *graph);
 /* Appends the backward nodes (once). */
 SL_MUST_CHECK sl_err sl_graph_autodiff(struct sl_graph *graph);
 
-/* Queries. */
 const struct sl_value *sl_graph_value(const struct sl_graph *graph, int value);
 /* [values] The value whose memory each value uses: the source of a view, else itself. */
 int *sl_graph_sources(struct sl_arena *arena, const struct sl_graph *graph);

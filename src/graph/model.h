@@ -36,6 +36,7 @@ struct sl_model_options {
     const struct sl_model_set *sets;
     int set_count;
     bool eval;                      /* dropout off, running statistics used */
+    struct sl_graph_hook hook;      /* of the graph while it is read */
     int64_t node_limit, step_limit; /* 0: the defaults of docs/formats.md */
     /* Finds the text of `use NAME` in the file `from`; NULL: `use` is refused. NAME has letters,
      * digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */

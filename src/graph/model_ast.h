@@ -75,7 +75,8 @@ struct sl_stmt {
     enum sl_stmt_kind kind;
     struct sl_pos pos;
     struct sl_str name, instance;
-    bool is_int; /* SL_STMT_INPUT */
+    bool is_int;    /* SL_STMT_INPUT */
+    bool is_frozen; /* SL_STMT_PARAM */
     struct sl_expr *list, *expr, *expr2;
     struct sl_target *targets;
     struct sl_fn_param *params;

@@ -157,6 +157,8 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     SL_TRY(at(ev, stmt->pos,
               stmt->kind == SL_STMT_PARAM ? sl_graph_param(ev->graph, name, shape, init, &value)
                                           : sl_graph_state(ev->graph, name, shape, init, &value)));
+    if (stmt->is_frozen)
+        ev->graph->params.at[ev->graph->params.count - 1].frozen = true;
     sl_graph_frame_put(ev->frame, stmt->name, sl_graph_val_tensor(value));
     return SL_OK;
 }

@@ -62,7 +62,7 @@ static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* param w[n, k] ~ normal(0.02)     state mean[C] ~ zeros */
+/* param w[n, k] ~ normal(0.02)     param w[n] ~ zeros frozen     state mean[C] ~ zeros */
 static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, kind);
     SL_TRY(sl_lex_next(p->lex));
@@ -70,6 +70,9 @@ static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_st
     SL_TRY(sl_graph_model_parse_list(p->lex, p->arena, &stmt->list));
     SL_TRY(sl_lex_expect(p->lex, "~"));
     SL_TRY(parse_expr(p, &stmt->expr));
+    stmt->is_frozen = kind == SL_STMT_PARAM && sl_lex_is_name(p->lex, "frozen");
+    if (stmt->is_frozen)
+        SL_TRY(sl_lex_next(p->lex));
     append(tail, stmt);
     return SL_OK;
 }

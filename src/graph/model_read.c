@@ -78,6 +78,7 @@ sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
     ev.frame = &ev.global;
     ev.graph = sl_graph_open(base_name(&arena, file), options->find_op);
     ev.graph->eval = options->eval;
+    ev.graph->hook = options->hook;
     ev.graph->node_limit = options->node_limit ? options->node_limit : SL_EVAL_NODES;
     ev.file = sl_arena_dup(&ev.graph->arena, file, strlen(file)); /* nodes point to it */
     SL_TRY_OUT(sl_lex_open(&lex, ev.file, text, length, false));
@@ -88,6 +89,7 @@ sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
     if (ast.weights.length)
         ev.graph->weights = beside(&ev.graph->arena, file, ast.weights);
     SL_TRY_OUT(elaborate(&ev, &ast));
+    ev.graph->hook = (struct sl_graph_hook){0};
     *out = ev.graph;
 out:
     if (err != SL_OK)

@@ -128,7 +128,7 @@ static void put_declarations(struct sl_text *text, const struct sl_graph *graph)
             sl_text_printf(text, "%s %s%s ~ ", kind ? "state" : "param", params[i].name,
                            sl_graph_shape_text(&v->shape, shape));
             put_init(text, &params[i].init);
-            sl_text_put(text, "\n");
+            sl_text_put(text, params[i].frozen ? " frozen\n" : "\n");
         }
     }
 }

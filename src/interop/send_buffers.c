@@ -51,7 +51,7 @@ static bool is_input_there(const struct play *p, const struct sl_action *a, int 
             return false;
         messages += !local;
     }
-    return p->arrived[grad][edge][a->micro] >= messages;
+    return (grad && !e->grads) || p->arrived[grad][edge][a->micro] >= messages;
 }
 
 static bool is_ready(const struct play *p, const struct sl_action *a) {

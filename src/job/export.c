@@ -20,9 +20,14 @@ static sl_err open_graph(const struct sl_job_export_request *r, const struct sl_
                        "%s: the plan names no model, and %s needs the names of its layers; give "
                        "`model`",
                        r->plan_file, row->name);
-    SL_TRY(sl_job_model_open(
-        &(struct sl_job_model_request){model, r->model_dirs, what->plan, r->sizes, r->loss}, graph,
-        NULL));
+    SL_TRY(sl_job_model_open(&(struct sl_job_model_request){.name = model,
+                                                            .dirs = r->model_dirs,
+                                                            .plan = what->plan,
+                                                            .sizes = r->sizes,
+                                                            .loss = r->loss,
+                                                            .freeze = r->freeze,
+                                                            .lora = r->lora},
+                             graph, NULL));
     SL_TRY(sl_graph_autodiff(*graph));
     int *stage_of = SL_NEW(arena, int, (*graph)->forward_count + 1);
     SL_TRY(sl_plan_stage_of(what->plan, *graph, stage_of));

@@ -12,6 +12,7 @@ struct sl_job_export_request {
     const char *const *model_dirs; /* search path of models by name; ends with NULL */
     const char *sizes;             /* of the model: "L=4,C=128" */
     const char *loss;              /* of an ONNX file */
+    const char *freeze, *lora;     /* those that the plan was made with */
     const char *schedule;          /* [the plan's] */
     int64_t batch;                 /* [the plan's] */
     bool comms;                    /* a schedule with its messages */

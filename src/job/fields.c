@@ -35,6 +35,8 @@ const struct sl_job_field sl_job_fields[] = {
     TEXT(model, NULL, RESULT, GRAPH, "model: name or path"),
     ROW(sizes, SL_JOB_SIZES, NULL, 0, 0, NULL, RESULT, GRAPH, "sizes of the model"),
     TEXT(loss, NULL, RESULT, GRAPH, "loss of an ONNX model: OP:OUTPUT,TARGETS"),
+    TEXT(freeze, NULL, RESULT, GRAPH, "parameters that are not trained: patterns of names"),
+    TEXT(lora, NULL, RESULT, GRAPH, "low-rank adapters: rank=R,alpha=A,targets=T,..."),
     TEXT(data, "synthetic", RESULT, DATA, "data source: file, KIND:file or 'synthetic'"),
     TEXT(tokenizer, NULL, RESULT, DATA, "tokenizer of text data"),
     TEXT(chat_template, NULL, RESULT, DATA,

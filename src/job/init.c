@@ -10,6 +10,7 @@
 #include "ckpt/weights.h"
 #include "hf/folder.h"
 #include "job/parts.h"
+#include "tune/tune.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,8 @@ static void compare(struct source *s, const struct sl_graph *graph, struct diffe
         const struct sl_param *param = tensor_at(graph, i);
         const struct sl_shape *shape = &sl_graph_value(graph, param->value)->shape;
         int64_t index = find_tensor(s, param->name, form);
+        if (index < 0 && sl_tune_is_adapter(param->name))
+            continue; /* adapters of the base model's weights begin anew */
         if (index < 0) {
             add(&d->missing, &d->missing_count, param->name);
             continue;

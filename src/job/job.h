@@ -27,9 +27,10 @@ enum sl_job_save { SL_JOB_SAVE_ASYNC, SL_JOB_SAVE_SYNC };
 /* Texts are never NULL; "" means none. */
 struct sl_job {
     /* model and data */
-    const char *model; /* name or path */
-    const char *sizes; /* "L=4,C=128": override sizes of the model */
-    const char *loss;  /* of an ONNX file: "cross_entropy:logits,labels" */
+    const char *model;         /* name or path */
+    const char *sizes;         /* "L=4,C=128": override sizes of the model */
+    const char *loss;          /* of an ONNX file: "cross_entropy:logits,labels" */
+    const char *freeze, *lora; /* what trains: see tune/tune.h */
     const char *data, *tokenizer, *chat_template;
     double validation;
     /* computation */

@@ -7,6 +7,7 @@
 #include "hf/folder.h"
 #include "onnx/import.h"
 #include "op/registry.h"
+#include "tune/tune.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -75,15 +76,46 @@ static sl_err find_file(const char *name, const char *const *dirs, struct sl_are
                    name);
 }
 
-static sl_err read_both(const char *file, struct sl_str text, struct sl_model_options *options,
+struct source {
+    const char *file;
+    struct sl_str text;
+    struct sl_job_model_tune tune;
+};
+
+static sl_err read_one(const struct source *source, const struct sl_model_options *options,
+                       const struct sl_tune *tune, struct sl_graph **out) {
+    if (!out)
+        return SL_OK;
+    SL_TRY(sl_graph_model_read(source->file, source->text.at, source->text.length, options, out));
+    sl_err err = sl_tune_finish(tune, *out);
+    if (err != SL_OK) {
+        sl_graph_close(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
+static sl_err read_both(const struct source *source, struct sl_model_options *options,
                         struct sl_graph **out, struct sl_graph **eval) {
+    struct sl_arena arena = {0};
+    struct sl_tune tune;
+    sl_err err;
     options->find_op = sl_op_find;
     options->nearest_op = sl_op_nearest;
+    SL_TRY_OUT(sl_tune_open(&arena, source->tune.freeze, source->tune.lora, &tune));
+    sl_tune_attach(&tune, options);
     options->eval = false;
-    if (out)
-        SL_TRY(sl_graph_model_read(file, text.at, text.length, options, out));
+    SL_TRY_OUT(read_one(source, options, &tune, out));
     options->eval = true;
-    return eval ? sl_graph_model_read(file, text.at, text.length, options, eval) : SL_OK;
+    err = read_one(source, options, &tune, eval);
+out:
+    sl_arena_free(&arena);
+    return err;
+}
+
+static struct source source_of(const struct sl_job_model_request *r, const char *file,
+                               const char *text, size_t length) {
+    return (struct source){file, {text, length}, {r->freeze, r->lora}};
 }
 
 /* ---- stored initial values ---- */
@@ -169,8 +201,9 @@ static sl_err open_onnx(const struct sl_job_model_request *r, struct sl_graph **
     struct sl_onnx_imported imported = {0};
     struct sl_text text = {0};
     sl_err err = import(r, &imported, &text);
+    struct source source = source_of(r, r->name, text.at, text.length);
     if (err == SL_OK)
-        err = read_both(r->name, (struct sl_str){text.at, text.length}, &options, out, eval);
+        err = read_both(&source, &options, out, eval);
     if (err == SL_OK && out)
         sl_onnx_attach(&imported, *out);
     sl_onnx_imported_close(&imported);
@@ -267,7 +300,8 @@ static sl_err open_hf(const struct sl_job_model_request *r, struct sl_graph **ou
     SL_TRY_OUT(sl_hf_folder_read(r->name, &arch, &text));
     SL_TRY_OUT(add_sizes(&arena, file, (struct sl_str){text.at, text.length}, r->plan, &sizes));
     SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
-    SL_TRY_OUT(read_both(file, (struct sl_str){text.at, text.length}, &options, out, eval));
+    struct source source = source_of(r, file, text.at, text.length);
+    SL_TRY_OUT(read_both(&source, &options, out, eval));
     for (int i = 0; i < 2; i++) {
         struct sl_graph *graph = i ? (eval ? *eval : NULL) : (out ? *out : NULL);
         if (!graph)
@@ -316,10 +350,11 @@ static sl_err add_sizes(struct sl_arena *arena, const char *file, struct sl_str 
     return SL_OK;
 }
 
-sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
-                         struct sl_graph **eval) {
+sl_err sl_job_model_read(const char *text, const char *file, const struct sl_job_model_tune *tune,
+                         struct sl_graph **out, struct sl_graph **eval) {
     struct sl_model_options options = no_limits();
-    SL_TRY(read_both(file, sl_str(text), &options, out, eval));
+    struct source source = {file, sl_str(text), tune ? *tune : (struct sl_job_model_tune){0}};
+    SL_TRY(read_both(&source, &options, out, eval));
     if (out && (*out)->weights && !is_onnx((*out)->weights) && sl_file_exists((*out)->weights))
         return attach_values(*out);
     return SL_OK;
@@ -346,7 +381,8 @@ sl_err sl_job_model_open(const struct sl_job_model_request *r, struct sl_graph *
     SL_TRY_OUT(sl_file_read(file, SL_MODEL_FILE_BYTES, &text, &length));
     SL_TRY_OUT(add_sizes(&arena, file, (struct sl_str){text, length}, r->plan, &sizes));
     SL_TRY_OUT(sl_graph_model_parse_sets(sizes, &arena, &options));
-    SL_TRY_OUT(read_both(file, (struct sl_str){text, length}, &options, out, eval));
+    struct source source = source_of(r, file, text, length);
+    SL_TRY_OUT(read_both(&source, &options, out, eval));
     if (out && (*out)->weights)
         SL_TRY_OUT(attach_values(*out));
 out:

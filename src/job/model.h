@@ -19,6 +19,7 @@ struct sl_job_model_request {
     const struct sl_plan *plan; /* its sizes come first, if it is one of this model; or NULL */
     const char *sizes;          /* "L=4,C=128" */
     const char *loss;           /* of an ONNX file; NULL or "": its own */
+    const char *freeze, *lora;  /* tune/tune.h; NULL or "": none */
 };
 
 /* Reads the model (checked, not differentiated). The file is read once: `eval`, if not NULL, gets
@@ -38,8 +39,13 @@ SL_MUST_CHECK sl_err sl_job_model_import_hf(const struct sl_job_model_request *r
                                             const char *path, struct sl_text *out);
 
 /* Reads the flat text of a run, RUN/model.model; `file` is for messages. Stored initial values are
- * NaN where their file is gone: a checkpoint replaces them. */
-SL_MUST_CHECK sl_err sl_job_model_read(const char *text, const char *file, struct sl_graph **out,
+ * NaN where their file is gone: a checkpoint replaces them. `tune`: freeze and lora, of a text that has
+ * neither; NULL: none. */
+struct sl_job_model_tune {
+    const char *freeze, *lora;
+};
+SL_MUST_CHECK sl_err sl_job_model_read(const char *text, const char *file,
+                                       const struct sl_job_model_tune *tune, struct sl_graph **out,
                                        struct sl_graph **eval);
 
 #endif

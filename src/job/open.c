@@ -26,14 +26,15 @@ static struct sl_graph **eval_graph_of(struct sl_job_work *work, const struct sl
 
 static sl_err read_stored_model(struct sl_job_work *work, const struct sl_job_host *host) {
     return sl_job_model_read(work->stored->model,
-                             sl_arena_printf(&work->arena, "%s/model.model", work->job.out),
+                             sl_arena_printf(&work->arena, "%s/model.model", work->job.out), NULL,
                              &work->own_graph, eval_graph_of(work, host));
 }
 
 /* The text of a program. Its name stands for the model that the job does not name. */
 static sl_err read_model_text(struct sl_job_work *work, const struct sl_job_host *host) {
-    SL_TRY(
-        sl_job_model_read(host->model_text, "model", &work->own_graph, eval_graph_of(work, host)));
+    const struct sl_job_model_tune tune = {work->job.freeze, work->job.lora};
+    SL_TRY(sl_job_model_read(host->model_text, "model", &tune, &work->own_graph,
+                             eval_graph_of(work, host)));
     if (!*work->job.model)
         sl_job_resolve(&work->job, "model", work->own_graph->name);
     return SL_OK;
@@ -53,9 +54,14 @@ static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *hos
                        job->out);
     if (!*job->model)
         return sl_fail(SL_ERR_USAGE, "`model` is missing");
-    return sl_job_model_open(
-        &(struct sl_job_model_request){job->model, host->model_dirs, plan, job->sizes, job->loss},
-        &work->own_graph, eval_graph_of(work, host));
+    return sl_job_model_open(&(struct sl_job_model_request){.name = job->model,
+                                                            .dirs = host->model_dirs,
+                                                            .plan = plan,
+                                                            .sizes = job->sizes,
+                                                            .loss = job->loss,
+                                                            .freeze = job->freeze,
+                                                            .lora = job->lora},
+                             &work->own_graph, eval_graph_of(work, host));
 }
 
 /* A run that continues has its own weights. */
@@ -72,6 +78,11 @@ static sl_err attach_init(struct sl_job_work *work) {
 
 static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *host) {
     struct sl_job *job = &work->job;
+    if (host->graph && (*job->freeze || *job->lora))
+        return sl_fail(SL_ERR_USAGE,
+                       "`%s` applies while a model is read; this program has built "
+                       "its graph already",
+                       *job->freeze ? "freeze" : "lora");
     if (host->graph) {
         work->graph = host->graph;
         if (!*job->model)

@@ -136,7 +136,8 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
     SL_TRY(sl_job_read(&stored->job, sl_arena_printf(&work->arena, "%s/config.json", run),
                        stored->config, strlen(stored->config)));
     stored->use_model = stored->model && !host->graph && !host->model_text &&
-                        !sl_job_has(given, "model") && !sl_job_has(given, "sizes");
+                        !sl_job_has(given, "model") && !sl_job_has(given, "sizes") &&
+                        !sl_job_has(given, "freeze") && !sl_job_has(given, "lora");
     merge(stored, given, &merged);
     /* 0.1.0 recorded the layout in the plan alone */
     if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages && !merged.cut)
@@ -319,7 +320,8 @@ static void put_first_difference(const char *was, const char *now, struct sl_tex
 /* The stored text as this version writes it. */
 static sl_err rewrite_model(const struct sl_job_work *work, struct sl_text *out) {
     struct sl_graph *graph = NULL;
-    sl_err err = sl_job_model_read(work->stored->model, "model.model of the run", &graph, NULL);
+    sl_err err =
+        sl_job_model_read(work->stored->model, "model.model of the run", NULL, &graph, NULL);
     if (err == SL_OK)
         sl_graph_model_write(graph, out);
     sl_graph_close(graph);

@@ -58,7 +58,7 @@ static sl_err read_model(const char *path, struct sl_graph **eval) {
     char *text;
     size_t length;
     SL_TRY(sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length));
-    sl_err err = sl_job_model_read(text, path, NULL, eval);
+    sl_err err = sl_job_model_read(text, path, NULL, NULL, eval);
     free(text);
     return err;
 }
@@ -80,9 +80,10 @@ static sl_err open_graph(const struct sl_job *given, const char *run,
     sl_err err = SL_OK;
     if (sl_hf_is_folder(run)) {
         find_tokenizer(job, run);
-        SL_TRY(sl_job_model_open(
-            &(struct sl_job_model_request){run, host->model_dirs, NULL, given->sizes, NULL}, NULL,
-            eval));
+        SL_TRY(sl_job_model_open(&(struct sl_job_model_request){.name = run,
+                                                                .dirs = host->model_dirs,
+                                                                .sizes = given->sizes},
+                                 NULL, eval));
         return sl_job_init_attach(*eval, run, false);
     }
     err = read_model(sl_arena_printf(&arena, "%s/model.model", run), eval);

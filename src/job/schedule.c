@@ -2,8 +2,8 @@
 #include "job/schedule.h"
 
 #include "base/module.h"
-#include "job/schedule_module.h"
 #include "job/sim.h"
+#include "schedules/module.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static sl_err open_module(struct sl_arena *arena, const char *schedule, const ch
     free(path);
     if (err != SL_OK)
         return sl_err_context(SL_ERR_INPUT, "schedule module %s", module);
-    SL_TRY(sl_job_schedule_module_row(arena, module, symbol, out));
+    SL_TRY(sl_schedules_module_row(arena, module, symbol, out));
     if (schedule && *schedule && strcmp(schedule, (*out)->name) != 0)
         return sl_fail(SL_ERR_USAGE, "`schedule`: the module %s has schedule '%s', not '%s'",
                        module, (*out)->name, schedule);

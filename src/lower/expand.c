@@ -5,6 +5,10 @@
  * complete. A worker with several seats of which one is in a group waits for all of its seats, then
  * reduces in ascending order of groups. All workers use this order, so that reductions cannot
  * deadlock.
+ *
+ * A stage that trains nothing has B in the place of I, and no W. The B of a stage that has no backward
+ * pass at all stays until messages are added: it keeps the stage from running ahead of its readers by
+ * more micro-batches than the schedule allows, which would need a buffer for each.
  */
 #include "lower/parts.h"
 
@@ -91,10 +95,13 @@ static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) 
     return SL_OK;
 }
 
+/* Also replicas that add nothing up: some may have no micro-batch to step behind. */
 static bool has_groups(const struct sl_plan *plan, int worker) {
-    for (int i = 0; i < plan->worker_seat_count[worker]; i++)
-        if (sl_sched_group_of(plan, plan->seats[plan->worker_seats[worker][i]].stage, 0) >= 0)
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int stage = plan->seats[plan->worker_seats[worker][i]].stage;
+        if (plan->stages[stage].width > 1 || sl_sched_group_of(plan, stage, 0) >= 0)
             return true;
+    }
     return false;
 }
 
@@ -191,6 +198,11 @@ static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
     const struct sl_plan *plan = e->low->plan;
     int seat = sl_sched_seat(plan, pass.stage, worker);
     struct seat_state *s = &e->seats[seat];
+    if (plan->stages[pass.stage].passes != SL_STAGE_TRAINS) {
+        if (pass.kind == SL_BACKWARD_WEIGHT)
+            return SL_OK;
+        pass.kind = pass.kind == SL_FORWARD ? SL_FORWARD : SL_BACKWARD;
+    }
     bool backward = pass.kind == SL_BACKWARD || pass.kind == SL_BACKWARD_INPUT;
     if (e->low->flat.global_step)
         SL_TRY(step_due(e, items, s, &pass));
@@ -204,7 +216,9 @@ static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
         put(items, recompute);
     }
     put(items, pass);
-    if (pass.kind == SL_BACKWARD || pass.kind == SL_BACKWARD_WEIGHT)
+    bool last = plan->stages[pass.stage].passes == SL_STAGE_FORWARD && !e->low->paced &&
+                e->low->flat.rule != SL_RULE_FORWARD;
+    if (pass.kind == SL_BACKWARD || pass.kind == SL_BACKWARD_WEIGHT || last)
         return add_gradient(e, items, worker, seat);
     return SL_OK;
 }

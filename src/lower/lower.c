@@ -54,12 +54,14 @@ static int64_t messages_of(const struct sl_low *low, int worker, const struct sl
     const struct sl_plan *plan = low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];
     bool grad = a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT;
-    if (!grad && a->kind != SL_FORWARD)
+    if ((!grad && a->kind != SL_FORWARD) || !sl_sched_deps_has(stage, a->kind))
         return 0;
     int64_t count = 0;
     for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++) {
         int edge = grad ? stage->in[i] : stage->out[i];
         int other = grad ? plan->edges[edge].from : plan->edges[edge].to;
+        if (grad && !plan->edges[edge].grads)
+            continue;
         struct sl_micro_range range = sl_sched_deps_overlap(&low->flat, a->stage, a->micro, other);
         for (int32_t x = range.low; x < range.high; x++) {
             int peer = plan->seats[sl_sched_deps_seat(&low->flat, other, x)].worker;
@@ -128,23 +130,31 @@ static struct sl_action *put_sends(struct sl_low *low, int worker, const struct 
     return at;
 }
 
+/* Passes that their stage does not have end here (expand.c). */
+static bool is_kept(const struct sl_low *low, const struct sl_action *a) {
+    return sl_sched_deps_has(&low->plan->stages[a->stage], (enum sl_kind)a->kind);
+}
+
 static void weave(struct sl_low *low, int segment, int worker, struct inbox *inbox,
                   struct message *room, int64_t max) {
     struct sl_items *items = &low->items[segment][worker];
     struct posted *sorted = sl_realloc(NULL, sizeof *sorted * (size_t)(inbox->vec.count + 1));
     int64_t *end = sort_inbox(inbox, items->timed + 1, sorted);
-    int64_t sends = 0, gap = 0, from = 0;
-    for (int64_t i = 0; i < items->vec.count; i++)
+    int64_t sends = 0, gap = 0, from = 0, dropped = 0;
+    for (int64_t i = 0; i < items->vec.count; i++) {
         sends += messages_of(low, worker, &items->vec.at[i], room, max);
+        dropped += !is_kept(low, &items->vec.at[i]);
+    }
     struct sl_actions *list = &low->out->lists[segment][worker];
-    list->count = items->vec.count + inbox->vec.count + sends;
+    list->count = items->vec.count - dropped + inbox->vec.count + sends;
     list->at = SL_NEW(low->arena, struct sl_action, list->count);
     struct sl_action *at = list->at;
     for (; from < end[gap]; from++)
         *at++ = sorted[from].recv;
     for (int64_t i = 0; i < items->vec.count; i++) {
         const struct sl_action *a = &items->vec.at[i];
-        *at++ = *a;
+        if (is_kept(low, a))
+            *at++ = *a;
         if (!sl_is_timed(a))
             continue;
         for (gap++; from < end[gap]; from++)
@@ -202,6 +212,7 @@ static void unturn_epilogue(struct sl_low *low) {
 
 static sl_err lower(struct sl_low *low) {
     SL_TRY(sl_lower_check(&low->flat));
+    low->paced = sl_lower_is_paced(&low->flat);
     SL_TRY(sl_lower_expand(low));
     SL_TRY(sl_lower_time(low));
     add_messages(low);

@@ -28,6 +28,7 @@ struct sl_low {
     struct sl_sched *out;
     struct sl_items *items[SL_SEGMENT_COUNT]; /* [worker] */
     const bool *tight;                        /* [worker] no memory for early receives */
+    bool paced; /* forward stages have B in the passes, which pace them (expand.c) */
 };
 
 static inline bool sl_is_timed(const struct sl_action *a) { return a->kind <= SL_RECOMPUTE; }
@@ -52,6 +53,8 @@ sl_err sl_lower_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl
 sl_err sl_lower_foresee_step(struct sl_low *low, struct sl_items *items, int segment, int stage,
                              int32_t version);
 
+/* Are there passes that their stage does not have? */
+bool sl_lower_is_paced(const struct sl_sched *flat);
 sl_err sl_lower_check(const struct sl_sched *flat);
 sl_err sl_lower_expand(struct sl_low *low);
 sl_err sl_lower_time(struct sl_low *low);

@@ -60,12 +60,32 @@ static sl_err check_pass(const struct sl_sched *flat, int worker, const struct s
     return SL_OK;
 }
 
+bool sl_lower_is_paced(const struct sl_sched *flat) {
+    const struct sl_plan *plan = flat->plan;
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+        for (int w = 0; w < plan->worker_count; w++)
+            for (int64_t i = 0; i < flat->lists[s][w].count; i++) {
+                const struct sl_action *a = &flat->lists[s][w].at[i];
+                if (a->stage < plan->stage_count && a->kind != SL_FORWARD &&
+                    plan->stages[a->stage].passes == SL_STAGE_FORWARD)
+                    return true;
+            }
+    return false;
+}
+
+/* Passes only F: evaluation, and stages without a backward pass in a file that was lowered. */
+static bool is_forward(const struct sl_sched *flat, int stage, bool paced) {
+    return flat->rule == SL_RULE_FORWARD ||
+           (!paced && flat->plan->stages[stage].passes == SL_STAGE_FORWARD);
+}
+
 static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
-    const uint8_t whole =
-        flat->rule == SL_RULE_FORWARD ? 1u << SL_FORWARD : (1u << SL_FORWARD) | (1u << SL_BACKWARD);
+    const bool paced = sl_lower_is_paced(flat);
     const uint8_t split =
         (1u << SL_FORWARD) | (1u << SL_BACKWARD_INPUT) | (1u << SL_BACKWARD_WEIGHT);
-    for (int s = 0; s < flat->plan->stage_count; s++)
+    for (int s = 0; s < flat->plan->stage_count; s++) {
+        const uint8_t whole = is_forward(flat, s, paced) ? 1u << SL_FORWARD
+                                                         : (1u << SL_FORWARD) | (1u << SL_BACKWARD);
         for (int64_t i = 0; i < sl_sched_total(flat, s); i++)
             if (done[s][i] != whole && done[s][i] != split)
                 return sl_fail(SL_ERR_REFUSED, "stage %s: micro-batch %lld never runs %s",
@@ -73,6 +93,7 @@ static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
                                !(done[s][i] & 1)                        ? "F"
                                : done[s][i] & (1u << SL_BACKWARD_INPUT) ? "W"
                                                                         : "its backward");
+    }
     return SL_OK;
 }
 
@@ -83,7 +104,7 @@ sl_err sl_lower_check(const struct sl_sched *flat) {
     sl_err err = SL_OK;
     int64_t passes = 0, want = 0;
     for (int s = 0; s < plan->stage_count; s++)
-        want += (flat->rule == SL_RULE_FORWARD ? 1 : 2) * sl_sched_total(flat, s);
+        want += (is_forward(flat, s, false) ? 1 : 2) * sl_sched_total(flat, s);
     for (int i = 0; i < SL_SEGMENT_COUNT; i++)
         for (int w = 0; w < plan->worker_count; w++)
             passes += flat->lists[i][w].count;
@@ -132,6 +153,8 @@ static void hand_over(struct slots *s, int worker, const struct sl_action *a) {
         const struct sl_edge *edge = &plan->edges[grad ? stage->in[i] : stage->out[i]];
         int other = grad ? edge->from : edge->to,
             pool = sl_sched_pool_of_edge(plan, edge, grad, false);
+        if (grad && !edge->grads)
+            continue;
         struct sl_micro_range range =
             sl_sched_deps_overlap(&s->low->flat, a->stage, a->micro, other);
         for (int32_t x = range.low; x < range.high; x++) {
@@ -151,6 +174,10 @@ static void free_inputs(struct slots *s, int seat, const struct sl_action *a, in
         const struct sl_edge *edge = &plan->edges[grad ? stage->out[i] : stage->in[i]];
         release(&s->seats[seat].pools[sl_sched_pool_of_edge(plan, edge, grad, false)], ordinal);
     }
+}
+
+static const struct sl_stage *stage_of(const struct slots *s, const struct sl_action *a) {
+    return &s->low->plan->stages[a->stage];
 }
 
 static void walk(struct slots *s, int worker, const struct sl_action *a) {
@@ -175,7 +202,7 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
         acquire(&spans->pools[SL_POOL_STASH], ordinal);
         hand_over(s, worker, a);
         free_inputs(s, seat, a, ordinal);
-        if (s->low->flat.rule == SL_RULE_FORWARD)
+        if (s->low->flat.rule == SL_RULE_FORWARD || stage_of(s, a)->passes == SL_STAGE_FORWARD)
             release(&spans->pools[SL_POOL_STASH], ordinal);
         break;
     case SL_BACKWARD:
@@ -246,6 +273,8 @@ static void set_bytes(const struct sl_plan *plan, const struct sl_stage *stage,
         int edge = i < stage->in_count ? stage->in[i] : stage->out[i - stage->in_count];
         int64_t bytes = plan->edges[edge].sample_bytes * stage->micro_size;
         pools[SL_POOL_EDGES + 2 * i].bytes = pools[SL_POOL_EDGES + 2 * i + 1].bytes = bytes;
+        if (i >= stage->in_count && !plan->edges[edge].grads)
+            pools[SL_POOL_EDGES + 2 * i].bytes = 0; /* sl_sched_ring_bytes */
     }
 }
 

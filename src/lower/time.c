@@ -76,10 +76,13 @@ static bool do_pass(struct clock *c, int worker, const struct sl_action *a) {
     for (int i = 0; need.in_acts && i < stage->in_count; i++)
         if (!reach(c, worker, a, plan->edges[stage->in[i]].from, false, &ready))
             return false;
-    for (int i = 0; need.out_grads && i < stage->out_count; i++)
-        if (!reach(c, worker, a, plan->edges[stage->out[i]].to, true, &ready))
+    for (int i = 0; need.out_grads && i < stage->out_count; i++) {
+        const struct sl_edge *edge = &plan->edges[stage->out[i]];
+        if ((edge->grads || c->low->paced) && !reach(c, worker, a, edge->to, true, &ready))
             return false;
-    int64_t dur = c->low->flat.dur_ns[a->stage][a->kind];
+    }
+    bool has = sl_sched_deps_has(stage, (enum sl_kind)a->kind);
+    int64_t dur = has ? c->low->flat.dur_ns[a->stage][a->kind] : 0;
     ready += dur > 0 ? dur : 1;
     c->now[worker] = ready;
     if (a->kind == SL_FORWARD)

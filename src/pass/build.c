@@ -224,8 +224,17 @@ static void build_instrs(struct sl_build *b) {
     set_phases(b);
 }
 
+static bool has_backward(const struct sl_build *b) {
+    for (int64_t n = b->graph->forward_count; b->graph->differentiated && n < b->graph->nodes.count;
+         n++)
+        if (sl_pass_build_own(b, (int)n))
+            return true;
+    return false;
+}
+
 static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
-    *b = (struct sl_build){.spec = spec, .graph = spec->graph};
+    *b = (struct sl_build){.own = *spec, .graph = spec->graph};
+    b->spec = &b->own;
     b->program = calloc(1, sizeof *b->program);
     if (!b->program)
         sl_out_of_memory(sizeof *b->program);
@@ -233,7 +242,6 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->program->samples = spec->samples;
     b->program->dtype = spec->dtype;
     b->program->split = spec->split;
-    b->program->recompute = spec->recompute;
     b->stage = SL_NEW(&b->scratch, int, spec->graph->nodes.count);
     b->root = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->part_row = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
@@ -245,6 +253,7 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->item_f = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_b = SL_NEW(&b->scratch, int, spec->graph->values.count);
     sl_pass_place(spec->graph, spec->stage_of, b->stage);
+    b->program->recompute = b->own.recompute = spec->recompute && has_backward(b);
 }
 
 /* A repeated forward pass may find a state that later micro-batches have changed. Only the node that

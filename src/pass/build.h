@@ -27,7 +27,8 @@ struct sl_fused_pair {
 };
 
 struct sl_build {
-    const struct sl_program_spec *spec;
+    const struct sl_program_spec *spec; /* own */
+    struct sl_program_spec own;
     const struct sl_graph *graph;
     struct sl_program *program;
     struct sl_arena scratch;

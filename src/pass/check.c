@@ -24,6 +24,7 @@ static int64_t bytes_of(const struct sl_operand *operand) {
 static int64_t space_bytes(const struct sl_program *p, enum sl_space space) {
     switch (space) {
     case SL_SPACE_PARAM: return p->param_bytes;
+    case SL_SPACE_FIXED: return p->fixed_bytes;
     case SL_SPACE_GRAD: return p->grad_bytes;
     case SL_SPACE_STATE: return p->state_bytes;
     case SL_SPACE_SLOT: return p->slot_bytes;

@@ -115,10 +115,11 @@ static void resolve(struct sl_build *b, struct sl_operand *operand, int time) {
     const struct sl_value *v = sl_graph_value(b->graph, operand->value);
     struct sl_program *p = b->program;
     if (v->kind == SL_VALUE_PARAM || v->kind == SL_VALUE_STATE) {
-        bool param = v->kind == SL_VALUE_PARAM;
-        const struct sl_program_param *list = param ? p->params : p->states;
-        int count = param ? p->param_count : p->state_count;
-        operand->space = param ? SL_SPACE_PARAM : SL_SPACE_STATE;
+        bool state = v->kind == SL_VALUE_STATE;
+        bool frozen = !state && b->graph->params.at[v->index].frozen;
+        const struct sl_program_param *list = state ? p->states : frozen ? p->fixed : p->params;
+        int count = state ? p->state_count : frozen ? p->fixed_count : p->param_count;
+        operand->space = state ? SL_SPACE_STATE : frozen ? SL_SPACE_FIXED : SL_SPACE_PARAM;
         for (int i = 0; i < count; i++)
             if (list[i].param == v->index)
                 operand->offset = list[i].offset;

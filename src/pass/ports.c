@@ -6,8 +6,17 @@
 
 static int64_t aligned(int64_t bytes) { return (bytes + 63) & ~(int64_t)63; }
 
+struct wanted { /* trained parameters, frozen ones, or states */
+    enum sl_value_kind kind;
+    bool frozen;
+};
+
+static const struct sl_param *table_of(const struct sl_build *b, enum sl_value_kind kind) {
+    return kind == SL_VALUE_PARAM ? b->graph->params.at : b->graph->states.at;
+}
+
 /* Mark the parameters or states that nodes of this stage read; returns their number. */
-static int mark_used(const struct sl_build *b, enum sl_value_kind kind, bool *used) {
+static int mark_used(const struct sl_build *b, const struct wanted *want, bool *used) {
     int count = 0;
     int64_t nodes = b->graph->differentiated ? b->graph->forward_count : b->graph->nodes.count;
     for (int64_t n = 0; n < nodes; n++) {
@@ -16,7 +25,8 @@ static int mark_used(const struct sl_build *b, enum sl_value_kind kind, bool *us
             if (node->in[i] < 0)
                 continue;
             const struct sl_value *v = sl_graph_value(b->graph, node->in[i]);
-            if (v->kind == kind && !used[v->index]) {
+            if (v->kind == want->kind && !used[v->index] &&
+                table_of(b, v->kind)[v->index].frozen == want->frozen) {
                 used[v->index] = true;
                 count++;
             }
@@ -25,13 +35,13 @@ static int mark_used(const struct sl_build *b, enum sl_value_kind kind, bool *us
     return count;
 }
 
-static struct sl_program_param *list_used(struct sl_build *b, enum sl_value_kind kind, int *count,
+static struct sl_program_param *list_used(struct sl_build *b, struct wanted want, int *count,
                                           int64_t *bytes) {
-    bool params = kind == SL_VALUE_PARAM;
+    bool params = want.kind == SL_VALUE_PARAM;
     int64_t all = params ? b->graph->params.count : b->graph->states.count;
-    const struct sl_param *table = params ? b->graph->params.at : b->graph->states.at;
+    const struct sl_param *table = table_of(b, want.kind);
     bool *used = SL_NEW(&b->scratch, bool, all + 1);
-    *count = mark_used(b, kind, used);
+    *count = mark_used(b, &want, used);
     struct sl_program_param *list = SL_NEW(&b->program->arena, struct sl_program_param, *count);
     int at = 0;
     for (int64_t i = 0; i < all; i++) {
@@ -46,8 +56,11 @@ static struct sl_program_param *list_used(struct sl_build *b, enum sl_value_kind
 
 void sl_pass_build_params(struct sl_build *b) {
     struct sl_program *p = b->program;
-    p->params = list_used(b, SL_VALUE_PARAM, &p->param_count, &p->param_bytes);
-    p->states = list_used(b, SL_VALUE_STATE, &p->state_count, &p->state_bytes);
+    struct wanted trained = {SL_VALUE_PARAM, false}, frozen = {SL_VALUE_PARAM, true},
+                  states = {SL_VALUE_STATE, false};
+    p->params = list_used(b, trained, &p->param_count, &p->param_bytes);
+    p->fixed = list_used(b, frozen, &p->fixed_count, &p->fixed_bytes);
+    p->states = list_used(b, states, &p->state_count, &p->state_bytes);
     p->uses = SL_NEW(&p->arena, struct sl_program_use, b->graph->grads.count);
     int64_t g = 0;
     for (int i = 0; i < p->param_count; i++) {

@@ -7,7 +7,8 @@
  *
  * Memory of a worker that runs the program with s micro-batches in flight:
  *
- *     PARAM  weights, one slab per version
+ *     PARAM  weights that are trained, one slab per version
+ *     FIXED  frozen weights, one slab
  *     GRAD   accumulators, one per use of a parameter
  *     STATE  running statistics
  *     SLOT   s slabs, one per micro-batch, used from F to the end of its backward pass
@@ -24,6 +25,7 @@
 enum sl_space {
     SL_SPACE_NONE,
     SL_SPACE_PARAM,
+    SL_SPACE_FIXED,
     SL_SPACE_GRAD,
     SL_SPACE_STATE,
     SL_SPACE_SLOT,
@@ -62,7 +64,7 @@ struct sl_instr {
 /* A parameter of this stage. */
 struct sl_program_param {
     int param;                /* index in graph->params */
-    int64_t offset, numel;    /* in PARAM */
+    int64_t offset, numel;    /* in PARAM; frozen: in FIXED */
     int first_use, use_count; /* in uses: accumulators, summed in this order */
 };
 
@@ -98,14 +100,16 @@ struct sl_program {
     int instr_count;
     /* Ranges in instrs. Without split, B holds the I and W instructions interleaved. */
     int begin[SL_PHASE_COUNT], end[SL_PHASE_COUNT];
-    struct sl_program_param *params;
+    struct sl_program_param *params; /* trained */
     struct sl_program_use *uses;
     int param_count, use_count;
+    struct sl_program_param *fixed; /* frozen parameters */
+    int fixed_count;
     struct sl_program_param *states; /* first_use: index in updates, or -1 */
     int state_count;
     struct sl_ports inputs, recv_act, send_act, recv_grad, send_grad, seeds, losses;
     struct sl_ports outputs; /* evaluation only */
-    int64_t param_bytes, grad_bytes, state_bytes, slot_bytes, work_bytes;
+    int64_t param_bytes, fixed_bytes, grad_bytes, state_bytes, slot_bytes, work_bytes;
     int64_t stash_bytes; /* part of slot_bytes that is live between F and the backward pass */
 };
 
@@ -118,7 +122,8 @@ struct sl_program_spec {
     bool (*has_kernel)(const char *name);
     enum sl_dtype dtype; /* of activations: SL_FLOAT, SL_BF16 or SL_FP16; see dtype.c */
     bool split;          /* I and W are separate phases */
-    bool recompute;      /* stash only the stage's inputs; repeat F before the backward pass */
+    bool recompute;      /* stash only the stage's inputs; repeat F before the backward pass; a
+                            stage without a backward pass does not */
 };
 
 int64_t sl_pass_dtype_bytes(enum sl_dtype dtype); /* of one element in a program */
@@ -150,5 +155,15 @@ int sl_pass_units_kept(struct sl_arena *arena, const struct sl_graph *graph,
  * gradients belongs to the stage of its readers if they are all in one, else to that of the
  * producer. `out` has graph->nodes.count entries. */
 void sl_pass_place(const struct sl_graph *graph, const int *stage_of, int *out);
+
+/* What the backward pass of a stage computes. Frozen parameters have no gradient, so a stage may
+ * compute gradients of activations only, or nothing. */
+struct sl_pass_backward {
+    bool any;    /* some gradient */
+    bool trains; /* gradients of parameters */
+};
+/* `stage_of` NULL: one stage. `out` has one entry per stage below `stages`. */
+void sl_pass_backward_of(const struct sl_graph *graph, const int *stage_of, int stages,
+                         struct sl_pass_backward *out);
 
 #endif

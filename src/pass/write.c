@@ -2,7 +2,7 @@
 #include "pass/program.h"
 
 static void put_operand(struct sl_text *text, const struct sl_operand *operand) {
-    static const char *const names[] = {"-", "param", "grad", "state", "slot", "work"};
+    static const char *const names[] = {"-", "param", "fixed", "grad", "state", "slot", "work"};
     char shape[SL_SHAPE_TEXT];
     sl_text_printf(text, " %s", names[operand->space]);
     if (operand->space != SL_SPACE_NONE)

@@ -140,6 +140,8 @@ static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bo
     int count = at_from ? stage->out_count : stage->in_count;
     for (int i = 0; i < count; i++) {
         int edge = at_from ? stage->out[i] : stage->in[i];
+        if (grad && !w->pipe->config.plan->edges[edge].grads)
+            continue;
         struct way way = way_of(w->pipe, at, edge, grad, out);
         const int32_t *begins = at_from ? way.link->of_from : way.link->of_to;
         for (int32_t p = begins[at->index]; p < begins[at->index + 1]; p++)

@@ -194,7 +194,7 @@ sl_err sl_pipe_open_links(struct sl_pipe *pipe) {
             if (pipe->links[e].per_iteration[pair] == 0)
                 continue; /* with many replicas most pairs share no samples */
             SL_TRY(open_channel(pipe, e, pair, false));
-            if (pipe->sched->rule != SL_RULE_FORWARD)
+            if (pipe->sched->rule != SL_RULE_FORWARD && plan->edges[e].grads)
                 SL_TRY(open_channel(pipe, e, pair, true));
         }
     }

@@ -304,10 +304,11 @@ static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, 
     return sl_pipe_fits(ctx, place, may_drop, out);
 }
 
-/* Weights one version older. */
+/* Weights one version older; frozen ones have no versions. */
 static void list_older(struct sl_pipe *pipe, struct sl_run_tensors *all) {
     for (int64_t i = 0, count = all->count; i < count; i++) {
-        if (all->ids[i].part != SL_PART_WEIGHT)
+        if (all->ids[i].part != SL_PART_WEIGHT ||
+            pipe->train.graph->params.at[all->ids[i].index].frozen)
             continue;
         all->ids[all->count] =
             (struct sl_tensor_id){.part = SL_PART_OLDER, .index = all->ids[i].index};

@@ -75,6 +75,7 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
     slot = larger(slot, spec->last ? spec->last->slot_bytes : 0);
     *out = (struct sl_stage_bytes){
         .params = p->param_bytes,
+        .fixed = p->fixed_bytes,
         .grads = p->grad_bytes,
         .state = sl_plan_slabs(spec->optim, spec->policy) * p->param_bytes + p->state_bytes,
         /* A stage recomputes in its workspace; its slots hold what F saved. */
@@ -93,5 +94,5 @@ int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
 }
 
 int64_t sl_plan_stage_bytes_total(const struct sl_stage_bytes *b) {
-    return b->params + b->grads + b->state + b->stash + b->saved + b->work;
+    return b->params + b->fixed + b->grads + b->state + b->stash + b->saved + b->work;
 }

@@ -10,6 +10,7 @@ struct draft {
     const struct sl_model_plan_spec *spec;
     struct sl_arena *arena;
     struct sl_stage *stages;
+    struct sl_pass_backward *backward; /* [stages] */
     SL_VEC(struct sl_edge) edges;
     SL_VEC(struct sl_tie) ties;
     SL_VEC(struct sl_collective) collectives; /* of one stage */
@@ -100,7 +101,10 @@ static sl_err fill_stage(struct draft *d, int s) {
         .width = width,
         .micro_size = micro_size,
         .workers = workers,
-        .recompute = program.recompute,
+        .passes = d->backward[s].trains ? SL_STAGE_TRAINS
+                  : d->backward[s].any  ? SL_STAGE_FROZEN
+                                        : SL_STAGE_FORWARD,
+        .recompute = p->recompute,
         .has_input = p->inputs.count > 0,
     };
     sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
@@ -115,6 +119,17 @@ static sl_err fill_stage(struct draft *d, int s) {
         add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], micro_size));
     sl_pass_program_close(p);
     return SL_OK;
+}
+
+/* A model without frozen parameters keeps all passes, also of a stage without parameters. */
+static void backward_of(const struct sl_model_plan_spec *spec, struct sl_pass_backward *out) {
+    bool frozen = false;
+    for (int64_t i = 0; i < spec->graph->params.count; i++)
+        frozen |= spec->graph->params.at[i].frozen;
+    if (frozen)
+        sl_pass_backward_of(spec->graph, spec->stage_of, spec->stage_count, out);
+    for (int s = 0; !frozen && s < spec->stage_count; s++)
+        out[s] = (struct sl_pass_backward){true, true};
 }
 
 /* Parameters that nodes of several stages read. */
@@ -150,6 +165,8 @@ sl_err sl_plan_from_model(struct sl_arena *arena, const struct sl_model_plan_spe
     struct draft d = {.spec = spec, .arena = arena};
     sl_err err = SL_OK;
     d.stages = SL_NEW(arena, struct sl_stage, spec->stage_count);
+    d.backward = SL_NEW(arena, struct sl_pass_backward, spec->stage_count);
+    backward_of(spec, d.backward);
     int64_t *limits = SL_NEW(arena, int64_t, spec->worker_count);
     for (int s = 0; s < spec->stage_count; s++)
         SL_TRY_OUT(fill_stage(&d, s));

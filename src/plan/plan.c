@@ -34,7 +34,8 @@ static bool is_name(const char *name) {
 
 static sl_err check_bytes(const struct sl_stage *stage) {
     const struct sl_stage_bytes *b = &stage->bytes;
-    const int64_t all[] = {b->params, b->grads, b->state, b->stash, b->saved, b->kept, b->work};
+    const int64_t all[] = {b->params, b->fixed, b->grads, b->state,
+                           b->stash,  b->saved, b->kept,  b->work};
     for (int i = 0; i < SL_COUNT(all); i++)
         if (all[i] < 0 || all[i] > INT64_MAX >> 16)
             return sl_fail(SL_ERR_INPUT, "stage %s: bytes out of range", stage->name);
@@ -75,6 +76,9 @@ static sl_err check_stage(const struct sl_plan *plan, const struct sl_stage *sta
         if (i && stage->nodes[i] <= stage->nodes[i - 1])
             return sl_fail(SL_ERR_INPUT, "stage %s: nodes are not ascending", stage->name);
     }
+    if (stage->passes == SL_STAGE_FORWARD && stage->recompute)
+        return sl_fail(SL_ERR_INPUT, "stage %s: recomputes for a backward pass that it lacks",
+                       stage->name);
     SL_TRY(check_times(stage));
     return check_bytes(stage);
 }
@@ -233,6 +237,8 @@ sl_err sl_plan_check(const struct sl_plan *plan) {
 static void derive_edges(struct sl_arena *arena, struct sl_stage *stages, int stage_count,
                          struct sl_edge *edges, int edge_count) {
     for (int i = 0; i < edge_count; i++) {
+        edges[i].grads = stages[edges[i].from].passes != SL_STAGE_FORWARD &&
+                         stages[edges[i].to].passes != SL_STAGE_FORWARD;
         edges[i].from_place = stages[edges[i].from].out_count++;
         edges[i].to_place = stages[edges[i].to].in_count++;
     }
@@ -368,8 +374,8 @@ static bool same_ints(const int *a, int a_count, const int *b, int b_count) {
 
 static bool same_stage(const struct sl_stage *a, const struct sl_stage *b) {
     return a->micro_size == b->micro_size && a->recompute == b->recompute &&
-           a->has_input == b->has_input && a->shards == b->shards && a->zero1 == b->zero1 &&
-           a->part == b->part && a->parts == b->parts &&
+           a->passes == b->passes && a->has_input == b->has_input && a->shards == b->shards &&
+           a->zero1 == b->zero1 && a->part == b->part && a->parts == b->parts &&
            same_ints(a->workers, a->width, b->workers, b->width) &&
            same_ints(a->nodes, a->node_count, b->nodes, b->node_count) &&
            memcmp(&a->times, &b->times, sizeof a->times) == 0;

@@ -21,8 +21,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "plan/passes.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -38,7 +38,8 @@ enum {
 
 /* Memory of one device of a seat, bytes: of one shard. From `stash` on per micro-batch. */
 struct sl_stage_bytes {
-    int64_t params; /* one copy of the weights */
+    int64_t params; /* one copy of the weights that are trained */
+    int64_t fixed;  /* frozen weights; never duplicated */
     int64_t grads;  /* one gradient buffer */
     int64_t state;  /* optimizer state; never duplicated; with zero1 the part of one replica */
     int64_t stash;  /* from F to I (or B) */
@@ -46,7 +47,6 @@ struct sl_stage_bytes {
     int64_t kept;   /* from I to W */
     int64_t work;   /* scratch while an action runs */
 };
-
 static const int64_t SL_STAGE_NS_MAX = INT64_MAX >> 24;
 
 /* Collectives between the shards of a stage, in the order in which a pass meets them. */
@@ -90,7 +90,8 @@ struct sl_stage {
     const int *workers; /* [width] where each replica is */
     const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
     int node_count;
-    int group;      /* k of kFkB, in schedules with groups; 0: 1 */
+    int group; /* k of kFkB, in schedules with groups; 0: 1 */
+    enum sl_stage_passes passes;
     bool recompute; /* F stores only its inputs; RECOMPUTE comes before B or I */
     bool has_input; /* reads training data of its own (sources always do) */
     struct sl_stage_bytes bytes;
@@ -108,8 +109,9 @@ struct sl_stage {
 struct sl_edge {
     int from, to;         /* stages */
     int64_t sample_bytes; /* activation bytes of one sample; its gradient has the same size */
-    /* derived */
+    /* derived; grads: gradients come back, as both stages have backward passes */
     int from_place, to_place; /* position in from->out and in to->in */
+    bool grads;
 };
 
 /* Stages that hold a copy of the same parameters; copies agree after every step. */

@@ -69,10 +69,11 @@ static sl_err check_parts(const struct sl_plan *plan, int s) {
     if (degree(stage) != 1)
         return sl_fail(SL_ERR_INPUT, "stage %s is a part and has shards of its own", stage->name);
     if (stage->width != other->width || stage->micro_size != other->micro_size ||
-        stage->group != other->group || stage->recompute != other->recompute)
+        stage->group != other->group || stage->recompute != other->recompute ||
+        stage->passes != other->passes)
         return sl_fail(SL_ERR_INPUT,
                        "stages %s and %s are parts of one stage and differ in width, "
-                       "micro, group or recompute",
+                       "micro, group, recompute or passes",
                        other->name, stage->name);
     if (!same_collectives(stage, other))
         return sl_fail(SL_ERR_INPUT,

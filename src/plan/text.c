@@ -68,6 +68,9 @@ static sl_err take_stage(struct reader *r, int *out) {
     return sl_lex_fail_at(r->lex, pos, "no stage is called '%.*s'", (int)name.length, name.at);
 }
 
+/* enum sl_stage_passes */
+static const char *const passes_names[] = {"", "frozen", "forward"};
+
 static sl_err read_shards(struct sl_lex *lex, struct sl_stage *stage) {
     int64_t value = 1;
     if (sl_lex_is_name(lex, "shards")) {
@@ -125,6 +128,12 @@ static sl_err read_stage(void *reader) {
         stage.has_input = true;
         SL_TRY(sl_lex_next(lex));
     }
+    for (int i = 1; i < SL_COUNT(passes_names); i++)
+        if (sl_lex_is_name(lex, passes_names[i])) {
+            stage.passes = (enum sl_stage_passes)i;
+            SL_TRY(sl_lex_next(lex));
+            break;
+        }
     if (r->stages.count >= SL_STAGE_MAX)
         return sl_lex_fail(lex, "more than %d stages", SL_STAGE_MAX);
     sl_map_put(&r->names, sl_str(stage.name), r->stages.count);
@@ -145,7 +154,10 @@ static sl_err read_bytes(void *reader) {
         SL_TRY(take_word(r->lex, words[i]));
         SL_TRY(take_range(r->lex, words[i], 0, INT64_MAX >> 16, fields[i]));
     }
-    return SL_OK;
+    if (!sl_lex_is_name(r->lex, "fixed"))
+        return SL_OK;
+    SL_TRY(sl_lex_next(r->lex));
+    return take_range(r->lex, "fixed", 0, INT64_MAX >> 16, &b->fixed);
 }
 
 static sl_err read_times(void *reader) {
@@ -423,14 +435,18 @@ static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
     sl_text_put(out, stage->zero1 ? " zero1 on" : " on");
     for (int i = 0; i < stage->width; i++)
         sl_text_printf(out, " %d", stage->workers[i]);
-    sl_text_printf(out, "%s%s\n", stage->recompute ? " recompute" : "",
-                   stage->has_input ? " input" : "");
+    sl_text_printf(out, "%s%s%s%s\n", stage->recompute ? " recompute" : "",
+                   stage->has_input ? " input" : "", stage->passes ? " " : "",
+                   passes_names[stage->passes]);
     sl_text_printf(out,
                    "bytes %s params %lld grads %lld state %lld stash %lld saved %lld kept %lld "
-                   "work %lld\n",
+                   "work %lld",
                    stage->name, (long long)b->params, (long long)b->grads, (long long)b->state,
                    (long long)b->stash, (long long)b->saved, (long long)b->kept,
                    (long long)b->work);
+    if (b->fixed)
+        sl_text_printf(out, " fixed %lld", (long long)b->fixed);
+    sl_text_put(out, "\n");
     write_times(stage, out);
     write_collectives(stage, out);
     write_nodes(stage, out);

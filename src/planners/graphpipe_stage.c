@@ -112,7 +112,7 @@ static void sum_set(const struct sl_planners_graphpipe_stages *s, int size, int 
     for (int i = 0; i < count; i++) {
         const struct sl_unit *u = &p->units[units[i]];
         out->params += (double)u->params;
-        out->fixed += (double)(u->grads + u->state);
+        out->fixed += (double)(u->fixed + u->grads + u->state);
         out->stash += u->stash;
         out->work = u->work > out->work ? u->work : out->work;
     }

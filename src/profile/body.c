@@ -24,16 +24,16 @@ static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, con
                                   from, bytes);
 }
 
-/* Fill with repeated small numbers; the time of kernels does not depend on the values. */
-static sl_err fill_params(struct sl_body *b) {
+/* Fill weights with repeated small numbers; the time of kernels does not depend on the values. */
+static sl_err fill_params(struct sl_body *b, enum sl_space space, int64_t bytes) {
     enum { BLOCK = 1 << 16 };
-    int64_t bytes = b->program->param_bytes, size = BLOCK * (int64_t)sizeof(float);
+    int64_t size = BLOCK * (int64_t)sizeof(float);
     float *x = malloc((size_t)size);
     sl_err err = x ? SL_OK : sl_fail(SL_ERR_SYSTEM, "no memory for parameters");
     for (int64_t i = 0; x && i < BLOCK; i++)
         x[i] = 0.04f * ((float)(sl_rng_u32(1, 0, (uint64_t)i) >> 8) / 16777216.0f - 0.5f);
     for (int64_t at = 0; at < bytes && err == SL_OK; at += size)
-        err = upload(b, SL_SPACE_PARAM, at, x, bytes - at < size ? bytes - at : size);
+        err = upload(b, space, at, x, bytes - at < size ? bytes - at : size);
     if (err == SL_OK)
         err = b->device->row->sync(b->device, SL_STREAM_COMPUTE);
     free(x);
@@ -165,6 +165,7 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
     SL_TRY(sl_pass_program_build(&program, &b->program));
     const struct sl_program *p = b->program;
     SL_TRY(alloc(b, SL_SPACE_PARAM, p->param_bytes));
+    SL_TRY(alloc(b, SL_SPACE_FIXED, p->fixed_bytes));
     SL_TRY(alloc(b, SL_SPACE_GRAD, p->grad_bytes));
     SL_TRY(alloc(b, SL_SPACE_STATE, p->state_bytes));
     b->slots = calloc((size_t)part->slots, sizeof *b->slots);
@@ -175,7 +176,8 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
         b->slots[i] = b->base[SL_SPACE_SLOT];
     }
     SL_TRY(alloc(b, SL_SPACE_WORK, p->work_bytes));
-    SL_TRY(fill_params(b));
+    SL_TRY(fill_params(b, SL_SPACE_PARAM, p->param_bytes));
+    SL_TRY(fill_params(b, SL_SPACE_FIXED, p->fixed_bytes));
     SL_TRY(draw_ports(b, &p->inputs, SL_FEED_INPUT));
     SL_TRY(draw_ports(b, &p->seeds, SL_FEED_SEED));
     SL_TRY(draw_ports(b, &p->recv_act, SL_FEED_ACT));

@@ -50,11 +50,12 @@ static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[
     const struct sl_plan *plan = sched->plan;
     const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
     const struct sl_slot_pool *pools = sched->pools[seat];
-    int64_t messages = 0;
+    int64_t messages = sl_sched_ring_bytes(sched, seat);
     int count = SL_POOL_EDGES + 2 * (stage->in_count + stage->out_count);
     for (int i = SL_POOL_EDGES; i < count; i++)
         messages += pools[i].count * pools[i].bytes;
-    int64_t weights = pools[SL_POOL_WEIGHT].count * pools[SL_POOL_WEIGHT].bytes +
+    int64_t weights = stage->bytes.fixed +
+                      pools[SL_POOL_WEIGHT].count * pools[SL_POOL_WEIGHT].bytes +
                       pools[SL_POOL_PREDICT].count * pools[SL_POOL_PREDICT].bytes;
     int64_t stash = 0;
     for (int i = SL_POOL_STASH; i <= SL_POOL_KEPT; i++)

@@ -10,6 +10,7 @@
 static void measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay) {
     int worker = sched->plan->seats[seat].worker, stage = sched->plan->seats[seat].stage;
     int64_t now = 0;
+    bool alone = sched->plan->stages[stage].passes == SL_STAGE_FORWARD; /* F frees its slot */
     *live = *delay = 0;
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         for (int64_t i = 0; i < sched->lists[s][worker].count; i++) {
@@ -18,6 +19,7 @@ static void measure(const struct sl_sched *sched, int seat, int64_t *live, int64
                 continue;
             now += a->kind == SL_FORWARD ? 1 : -1;
             *live = now > *live ? now : *live;
+            now -= alone;
             int64_t behind = a->micro / sched->micros[stage] - a->version;
             if (a->kind == SL_FORWARD && behind > *delay)
                 *delay = behind;

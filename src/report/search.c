@@ -10,7 +10,7 @@
 #include <string.h>
 
 static int64_t worker_bytes(const struct sl_stage_bytes *b) {
-    return b->params + b->grads + b->state;
+    return b->params + b->fixed + b->grads + b->state;
 }
 
 static const struct sl_stage_bytes *bytes_of(const struct sl_search *s, int stage) {

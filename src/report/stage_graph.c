@@ -114,7 +114,7 @@ static void put_box(const struct sl_plan *plan, int s, const struct sl_graph *gr
     sl_report_markup_escape(out, stage->name);
     sl_text_printf(out, ": %d nodes, %d replica%s, weights %s%s</title></g>\n", stage->node_count,
                    stage->width, stage->width == 1 ? "" : "s",
-                   sl_human_bytes(stage->bytes.params, bytes),
+                   sl_human_bytes(stage->bytes.params + stage->bytes.fixed, bytes),
                    stage->recompute ? ", recomputes" : "");
 }
 

@@ -151,6 +151,7 @@ static sl_err copy_leaves(struct sl_rewrite *f) {
         const struct sl_param *p = &from->params.at[i];
         SL_TRY(sl_graph_param(f->to, p->name, sl_graph_value(from, p->value)->shape, p->init,
                               &f->map[p->value]));
+        f->to->params.at[f->to->params.count - 1].frozen = p->frozen;
     }
     for (int64_t i = 0; i < from->states.count; i++) {
         const struct sl_param *p = &from->states.at[i];

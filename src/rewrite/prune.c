@@ -31,9 +31,11 @@ static sl_err copy_leaves(const struct sl_graph *from, bool by_loss, const bool 
     }
     for (int64_t i = 0; i < from->params.count; i++) {
         const struct sl_param *p = &from->params.at[i];
-        if (needed[p->value])
-            SL_TRY(sl_graph_param(to, p->name, sl_graph_value(from, p->value)->shape, p->init,
-                                  &map[p->value]));
+        if (!needed[p->value])
+            continue;
+        SL_TRY(sl_graph_param(to, p->name, sl_graph_value(from, p->value)->shape, p->init,
+                              &map[p->value]));
+        to->params.at[to->params.count - 1].frozen = p->frozen;
     }
     for (int64_t i = 0; i < from->states.count; i++) {
         const struct sl_param *p = &from->states.at[i];

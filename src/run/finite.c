@@ -77,11 +77,10 @@ sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_worker_pass 
     return sl_run_worker_pass(worker, &looking);
 }
 
-static void name_param(const struct sl_worker *w, int i, enum sl_bad_kind kind,
-                       struct sl_bad *bad) {
-    const struct sl_program *p = w->programs[SL_WORKER_FULL];
+static void name_param(const struct sl_worker *w, const struct sl_program_param *param,
+                       enum sl_bad_kind kind, struct sl_bad *bad) {
     bad->kind = kind;
-    snprintf(bad->name, sizeof bad->name, "%s", w->graph->params.at[p->params[i].param].name);
+    snprintf(bad->name, sizeof bad->name, "%s", w->graph->params.at[param->param].name);
 }
 
 sl_err sl_run_finite_weights(struct sl_worker *w, int version, struct sl_bad *bad) {
@@ -91,7 +90,14 @@ sl_err sl_run_finite_weights(struct sl_worker *w, int version, struct sl_bad *ba
         SL_TRY(finite_range(w, sl_run_worker_weight(w, version, i), SL_FLOAT, p->params[i].numel,
                             &finite));
         if (!finite)
-            name_param(w, i, SL_BAD_WEIGHT, bad);
+            name_param(w, &p->params[i], SL_BAD_WEIGHT, bad);
+    }
+    for (int i = 0; !bad->kind && i < p->fixed_count; i++) {
+        bool finite = true;
+        SL_TRY(finite_range(w, (char *)w->fixed + p->fixed[i].offset, SL_FLOAT, p->fixed[i].numel,
+                            &finite));
+        if (!finite)
+            name_param(w, &p->fixed[i], SL_BAD_WEIGHT, bad);
     }
     return SL_OK;
 }
@@ -119,7 +125,7 @@ sl_err sl_run_finite_sums(struct sl_worker *w, int grad_slot, struct sl_bad *bad
         SL_TRY(finite_range(w, sl_run_worker_grad(w, grad_slot, i), SL_FLOAT, p->params[i].numel,
                             &finite));
         if (!finite)
-            name_param(w, i, SL_BAD_SUM, bad);
+            name_param(w, &p->params[i], SL_BAD_SUM, bad);
     }
     return SL_OK;
 }

@@ -99,7 +99,9 @@ static sl_err init_tensors(struct sl_worker *w, struct tensors tensors, uint64_t
 sl_err sl_run_worker_init(struct sl_worker *w, uint64_t seed) {
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
     struct tensors params = {p->params, p->param_count, w->graph->params.at};
+    struct tensors fixed = {p->fixed, p->fixed_count, w->graph->params.at};
     struct tensors states = {p->states, p->state_count, w->graph->states.at};
     SL_TRY(init_tensors(w, params, seed, w->param, w->versions));
+    SL_TRY(init_tensors(w, fixed, seed, &w->fixed, 1)); /* NULL: the list is empty */
     return init_tensors(w, states, seed, &w->state, 1);
 }

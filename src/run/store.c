@@ -32,7 +32,7 @@ static void add_param(struct listing *l, int index) {
                                   .group = SL_CKPT_WEIGHTS};
     struct sl_tensor_id id = {.part = SL_PART_WEIGHT, .index = index};
     add(l, &entry, id);
-    if (!c->optim.row)
+    if (!c->optim.row || param->frozen)
         return;
     struct sl_optim_shape shape = sl_plan_optim_shape(c->graph, index);
     const struct sl_optimizer *row = sl_optim_for(&c->optim, &shape).optim.row;
@@ -91,6 +91,10 @@ char *sl_run_worker_memory(const struct sl_worker *w, const struct sl_tensor_id 
     bool state = id->part == SL_PART_STATE;
     const struct sl_program_param *at = sl_run_worker_find(
         state ? p->states : p->params, state ? p->state_count : p->param_count, id->index);
+    if (!at && id->part == SL_PART_WEIGHT) {
+        at = sl_run_worker_find(p->fixed, p->fixed_count, id->index);
+        return at ? (char *)w->fixed + at->offset : NULL;
+    }
     if (!at)
         return NULL;
     void *slab = state                       ? w->state
@@ -100,7 +104,9 @@ char *sl_run_worker_memory(const struct sl_worker *w, const struct sl_tensor_id 
 }
 
 const void *sl_run_train_at_rest(const struct sl_train *train, const struct sl_tensor_id *id) {
-    bool rests = train->copy && id->part != SL_PART_STATE && train->worker->versions == 1;
+    bool frozen = id->part == SL_PART_WEIGHT && train->config.graph->params.at[id->index].frozen;
+    bool rests =
+        train->copy && id->part != SL_PART_STATE && (frozen || train->worker->versions == 1);
     return rests && !train->device->row->apart ? sl_run_worker_memory(train->worker, id, 0) : NULL;
 }
 

@@ -84,7 +84,8 @@ static sl_err alloc_memory(struct sl_worker *w) {
         const struct sl_program *p = w->programs[i];
         if (!p)
             continue;
-        SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes);
+        SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes &&
+                  p->fixed_bytes == full->fixed_bytes);
         if (i != SL_WORKER_EVAL) { /* which comes last */
             slot = larger(slot, p->slot_bytes);
             w->train_work_bytes = larger(w->train_work_bytes, p->work_bytes);
@@ -99,6 +100,8 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
     SL_TRY(alloc_slabs(w, w->grad_slots, full->grad_bytes, &w->grad));
     SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
+    if (full->fixed_bytes)
+        SL_TRY(alloc_bytes(w, full->fixed_bytes, &w->fixed));
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     w->work_bytes = work;
     w->staging_bytes = staging;
@@ -148,6 +151,8 @@ void sl_run_worker_close(struct sl_worker *w) {
     free_slabs(w, w->versions, w->param);
     free_slabs(w, w->grad_slots, w->grad);
     free_slabs(w, w->state_count, w->opt);
+    if (w->fixed)
+        w->device->row->free(w->device, w->fixed);
     w->device->row->free(w->device, w->state);
     if (!w->borrows) {
         w->device->row->free(w->device, w->work);
@@ -172,6 +177,7 @@ static void *base_of(const struct sl_worker *w, const struct sl_worker_pass *pas
                      enum sl_space space) {
     switch (space) {
     case SL_SPACE_PARAM: return w->param[pass->version];
+    case SL_SPACE_FIXED: return w->fixed;
     case SL_SPACE_GRAD: return w->grad[pass->grad_slot];
     case SL_SPACE_STATE: return w->state;
     case SL_SPACE_SLOT: return w->slot[pass->slot];

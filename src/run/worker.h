@@ -3,7 +3,7 @@
  *
  *   open -> [lend] -> init or load -> { put inputs, pass, get outputs } ... -> close
  *
- * Opening allocates all memory: a weight slab per version, gradient slabs, a slot per micro-batch in
+ * Opening allocates all memory: a weight slab per version, one of frozen weights, gradient slabs, a slot per micro-batch in
  * flight, one work area, optimizer state. Stages that one thread runs in turn share a work area,
  * which the caller lends to each of them.
  */
@@ -46,7 +46,7 @@ struct sl_worker {
     int slots, versions, grad_slots, state_count;
     void **slot; /* [slots + 1] the last is for evaluation and uses the memory of others */
     void **param, **grad, **opt; /* device memory */
-    void *state, *work;
+    void *fixed, *state, *work;
     bool *tied;    /* [params] the caller has summed it over stages */
     void *staging; /* host: one input of one micro-batch */
     int64_t slot_bytes;

@@ -13,6 +13,18 @@ struct sl_need sl_sched_deps_need(const struct sl_stage *stage, enum sl_kind kin
     }
 }
 
+bool sl_sched_deps_has(const struct sl_stage *stage, enum sl_kind kind) {
+    switch (stage->passes) {
+    case SL_STAGE_FORWARD: return kind == SL_FORWARD || kind > SL_RECOMPUTE;
+    case SL_STAGE_FROZEN: return kind != SL_BACKWARD_INPUT && kind != SL_BACKWARD_WEIGHT;
+    default: return true;
+    }
+}
+
+bool sl_sched_deps_reduces(const struct sl_stage *stage) {
+    return stage->width > 1 && (stage->passes == SL_STAGE_TRAINS || stage->bytes.state > 0);
+}
+
 struct sl_micro_range sl_sched_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
                                             int other) {
     int64_t size = sched->plan->stages[stage].micro_size;

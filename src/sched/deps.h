@@ -6,6 +6,8 @@
  *     B(i,a) I(i,a)   F(i,a), or RECOMPUTE(i,a) where stage i recomputes; and
  *                     B or I(j,x) for every edge i->j and every x that shares samples with a
  *     W(i,a)          I(i,a)
+ *     (stage i: F only, and no gradient over its edges, if it is SL_STAGE_FORWARD; no I and W if it is
+ *     SL_STAGE_FROZEN)
  *     REDUCE(i,v)     B or W of every micro-batch of iteration v-1 that this seat has
  *     STEP(i,v)       the same, and REDUCE(i,v) of every group of stage i with two seats or more
  *     a pass that reads version v: STEP(i,v), unless v is 0
@@ -17,10 +19,16 @@
 
 struct sl_need {
     bool in_acts;   /* activations over every in-edge */
-    bool out_grads; /* gradients over every out-edge */
+    bool out_grads; /* gradients over every out-edge that has them */
     uint16_t own;   /* bit set of kinds: one of them, same seat, same micro-batch */
 };
 struct sl_need sl_sched_deps_need(const struct sl_stage *stage, enum sl_kind kind);
+
+/* Has the stage this pass? Generators list all passes of all stages; lowering drops those that a stage
+ * does not have. */
+bool sl_sched_deps_has(const struct sl_stage *stage, enum sl_kind kind);
+/* Do its replicas add anything up: gradients, or running statistics? */
+bool sl_sched_deps_reduces(const struct sl_stage *stage);
 
 /* Micro-batches [low, high) of `other` that share samples with `micro` of `stage`. */
 struct sl_micro_range {

@@ -107,7 +107,7 @@ bool sl_sched_in_group(const struct sl_plan *plan, int group, int stage) {
 
 int sl_sched_group_size(const struct sl_plan *plan, int group) {
     if (group < plan->stage_count)
-        return plan->stages[group].width;
+        return sl_sched_deps_reduces(&plan->stages[group]) ? plan->stages[group].width : 1;
     const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
     int size = 0;
     for (int i = 0; i < tie->count; i++)
@@ -116,7 +116,7 @@ int sl_sched_group_size(const struct sl_plan *plan, int group) {
 }
 
 int sl_sched_group_of(const struct sl_plan *plan, int stage, int i) {
-    if (plan->stages[stage].width > 1 && i-- == 0)
+    if (sl_sched_deps_reduces(&plan->stages[stage]) && i-- == 0)
         return stage;
     for (int t = 0; t < plan->tie_count; t++)
         if (sl_sched_in_group(plan, plan->stage_count + t, stage) && i-- == 0)
@@ -202,12 +202,32 @@ int64_t sl_sched_tied_max(const struct sl_sched *sched, int worker) {
     return max < INT64_MAX / 4 ? max : INT64_MAX / 4;
 }
 
+int64_t sl_sched_ring_bytes(const struct sl_sched *sched, int seat) {
+    const struct sl_plan *plan = sched->plan;
+    const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
+    int64_t sum = 0;
+    for (int i = 0; i < stage->in_count; i++) {
+        const struct sl_edge *edge = &plan->edges[stage->in[i]];
+        const struct sl_stage *from = &plan->stages[edge->from];
+        if (edge->grads)
+            continue;
+        int64_t count = (from->width + stage->width - 1) / stage->width;
+        int64_t bytes = edge->sample_bytes * from->micro_size;
+        count *= sched->pools[from->seat][sl_sched_pool_of_edge(plan, edge, false, true)].count;
+        if (bytes && count > (INT64_MAX / 4 - sum) / bytes)
+            return INT64_MAX / 4;
+        sum += count * bytes;
+    }
+    return sum;
+}
+
 int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
     int64_t sum = tied_bytes(sched, worker);
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
+        sum += sl_sched_ring_bytes(sched, seat);
         for (int j = SL_POOL_EDGES; j < sl_sched_pool_count(stage); j++)
             sum += sched->pools[seat][j].count * sched->pools[seat][j].bytes;
     }
@@ -220,7 +240,10 @@ int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
-        sum += stage->bytes.state;
+        int64_t ring = sl_sched_ring_bytes(sched, seat);
+        if (ring > INT64_MAX / 2 - sum)
+            return INT64_MAX;
+        sum += stage->bytes.state + stage->bytes.fixed + ring;
         for (int j = 0; j < sl_sched_pool_count(stage); j++) {
             int64_t bytes = sched->pools[seat][j].bytes;
             int32_t count = sl_sched_pool_slots(sched, seat, j);

@@ -11,6 +11,8 @@ int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
     const struct sl_sched flat = sl_sched_flat(sched);
     const struct sl_seat *at = &flat.plan->seats[seat];
     int64_t total = sl_sched_total(&flat, at->stage), low = 0, high = -1, max = 0;
+    bool alone = flat.rule == SL_RULE_FORWARD || /* F has no backward pass */
+                 flat.plan->stages[at->stage].passes == SL_STAGE_FORWARD;
     bool *done = sl_realloc(NULL, (size_t)total + 1);
     memset(done, 0, (size_t)total + 1);
     for (int segment = 0; segment < SL_SEGMENT_COUNT; segment++) {
@@ -28,8 +30,7 @@ int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
                 high = ordinal > high ? ordinal : high;
                 max = high - low + 1 > max ? high - low + 1 : max;
             }
-            done[ordinal] |= a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT ||
-                             flat.rule == SL_RULE_FORWARD;
+            done[ordinal] |= a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT || alone;
             while (low <= high && done[low])
                 low++;
         }

@@ -13,4 +13,9 @@ bool sl_sched_keeps_slot(const struct sl_sched *sched, int seat);
  * none. */
 int32_t sl_sched_pool_slots(const struct sl_sched *sched, int seat, int pool);
 
+/* A message ring holds the buffers of both ends and is the reader's memory. Counting those of each end
+ * where they are gives the same sum per worker if a message comes back for each. Over edges without
+ * gradients none does: the reader counts both ends (bytes of the sender's pool are 0). */
+int64_t sl_sched_ring_bytes(const struct sl_sched *sched, int seat);
+
 #endif

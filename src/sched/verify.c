@@ -185,11 +185,18 @@ static sl_err check_pools(const struct sl_ver *v, int seat) {
     return SL_OK;
 }
 
-/* Check before allocating for announced numbers: every micro-batch has two passes. */
+uint8_t sl_sched_verify_all(const struct sl_ver *v, int stage) {
+    const struct sl_stage *s = &v->plan->stages[stage];
+    if (v->view.rule == SL_RULE_FORWARD || s->passes == SL_STAGE_FORWARD)
+        return SL_DONE_F;
+    return SL_DONE_F | SL_DONE_I | SL_DONE_W | (s->recompute ? SL_DONE_RECOMPUTE : 0);
+}
+
+/* Check before allocating for announced numbers: every micro-batch has two passes, or F alone. */
 static sl_err check_sizes(const struct sl_ver *v) {
     int64_t want = 0, have = 0;
     for (int s = 0; s < v->plan->stage_count; s++)
-        want += (v->view.rule == SL_RULE_FORWARD ? 1 : 2) * sl_sched_total(&v->view, s);
+        want += (sl_sched_verify_all(v, s) == SL_DONE_F ? 1 : 2) * sl_sched_total(&v->view, s);
     for (int w = 0; w < v->plan->worker_count; w++)
         have += v->view.lists[SL_PROLOGUE][w].count + v->view.lists[SL_EPILOGUE][w].count +
                 v->view.reps * v->view.lists[SL_PERIOD][w].count;
@@ -257,10 +264,7 @@ void sl_sched_verify_close(struct sl_ver *v) {
 static sl_err check_end(const struct sl_ver *v) {
     bool forward = v->view.rule == SL_RULE_FORWARD;
     for (int s = 0; s < v->plan->stage_count; s++) {
-        uint8_t all = SL_DONE_F | SL_DONE_I | SL_DONE_W;
-        if (v->plan->stages[s].recompute)
-            all |= SL_DONE_RECOMPUTE;
-        all = forward ? SL_DONE_F : all;
+        uint8_t all = sl_sched_verify_all(v, s);
         for (int64_t i = 0; i < sl_sched_total(&v->view, s); i++)
             if (v->done[s][i] != all)
                 return sl_fail(SL_ERR_REFUSED, "stage %s: micro-batch %lld never runs %s",

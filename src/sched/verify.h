@@ -103,6 +103,9 @@ void sl_sched_verify_close(struct sl_ver *v);
 sl_err sl_sched_verify_action(struct sl_ver *v, int worker, const struct sl_action *action,
                               bool *went);
 
+/* Bits of sl_ver.done when all passes of a micro-batch have run. B of a frozen stage counts as I and
+ * W. */
+uint8_t sl_sched_verify_all(const struct sl_ver *v, int stage);
 sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */
 sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);

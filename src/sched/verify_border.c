@@ -153,9 +153,7 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
 /* What has run, and the versions of what is in flight. */
 static sl_err recurs_stage(const struct sl_ver *v, const struct sl_border *b, int stage) {
     int64_t total = sl_sched_total(&v->view, stage), shift = v->view.micros[stage];
-    uint8_t all = SL_DONE_F | SL_DONE_I | SL_DONE_W;
-    if (v->plan->stages[stage].recompute)
-        all |= SL_DONE_RECOMPUTE;
+    uint8_t all = sl_sched_verify_all(v, stage);
     bool remember = v->view.rule == SL_RULE_STASH || v->view.rule == SL_RULE_VSYNC;
     int fixes = v->view.rule == SL_RULE_VSYNC ? v->entry : stage;
     for (int64_t i = 0; i < total; i++) {

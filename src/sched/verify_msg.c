@@ -23,6 +23,11 @@ static sl_err check_message(struct sl_ver *v, const struct sl_turn *t) {
     if (a->edge >= plan->edge_count || a->flags > SL_GRAD)
         return sl_sched_verify_fail(v, t, "no such edge");
     const struct sl_edge *edge = &plan->edges[a->edge];
+    if ((a->flags & SL_GRAD) && !edge->grads)
+        return sl_sched_verify_fail(v, t,
+                                    "edge %d carries no gradients: a stage of it has no "
+                                    "backward pass",
+                                    a->edge);
     bool at_to = ((a->flags & SL_GRAD) != 0) == (a->kind == SL_SEND);
     int own = at_to ? edge->to : edge->from, other = at_to ? edge->from : edge->to;
     if (own != a->stage)

@@ -44,6 +44,8 @@ static sl_err read_inputs(struct sl_ver *v, struct sl_turn *t, bool take) {
     bool grad = need.out_grads;
     for (int i = 0; i < (grad ? stage->out_count : stage->in_count); i++) {
         int edge = grad ? stage->out[i] : stage->in[i];
+        if (grad && !v->plan->edges[edge].grads)
+            continue;
         if (!take) {
             SL_TRY(read_edge(v, t, edge, grad));
             if (!t->go)
@@ -97,8 +99,11 @@ static sl_err write_outputs(struct sl_ver *v, struct sl_turn *t) {
     bool grad = t->a.kind == SL_BACKWARD || t->a.kind == SL_BACKWARD_INPUT;
     if (!grad && t->a.kind != SL_FORWARD)
         return SL_OK;
-    for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++)
-        SL_TRY(write_edge(v, t, &v->plan->edges[grad ? stage->in[i] : stage->out[i]], grad));
+    for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++) {
+        const struct sl_edge *edge = &v->plan->edges[grad ? stage->in[i] : stage->out[i]];
+        if (!grad || edge->grads)
+            SL_TRY(write_edge(v, t, edge, grad));
+    }
     return SL_OK;
 }
 
@@ -247,7 +252,7 @@ static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
     switch ((enum sl_kind)a->kind) {
     case SL_FORWARD:
         SL_TRY(take_slot(v, t, s->stash, SL_POOL_STASH, a->slot));
-        if (v->view.rule == SL_RULE_FORWARD)
+        if (sl_sched_verify_all(v, a->stage) == SL_DONE_F)
             s->stash[a->slot] = -1; /* no backward pass will read it */
         return SL_OK;
     case SL_BACKWARD_WEIGHT:
@@ -272,7 +277,7 @@ static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
             v, t, "the slot for recomputed activations holds micro-batch %d", s->full);
     s->stash[a->slot] = s->full = -1;
     if (a->kind == SL_BACKWARD)
-        return add_gradient(v, t);
+        return v->plan->stages[a->stage].passes == SL_STAGE_TRAINS ? add_gradient(v, t) : SL_OK;
     return take_slot(v, t, s->kept, SL_POOL_KEPT, a->slot2);
 }
 
@@ -284,6 +289,11 @@ sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t) {
                                     [SL_RECOMPUTE] = SL_DONE_RECOMPUTE};
     if (v->view.rule == SL_RULE_FORWARD && t->a.kind != SL_FORWARD)
         return sl_sched_verify_fail(v, t, "rule forward has no backward");
+    if (!sl_sched_deps_has(&v->plan->stages[t->a.stage], (enum sl_kind)t->a.kind))
+        return sl_sched_verify_fail(
+            v, t, "stage %s trains nothing%s: it has no such pass",
+            v->plan->stages[t->a.stage].name,
+            v->plan->stages[t->a.stage].passes == SL_STAGE_FORWARD ? ", and nothing below it" : "");
     SL_TRY(check_once(v, t));
     SL_TRY(read_inputs(v, t, false));
     if (!t->go)
@@ -313,6 +323,8 @@ sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_g
     struct sl_gradient *grad = &v->seats[t->seat].grads[a->grad_slot];
     int32_t share = sl_sched_deps_share(sl_sched_micros(&v->view, seat->stage, a->version - 1),
                                         v->plan->stages[seat->stage].width, seat->replica);
+    if (v->plan->stages[seat->stage].passes != SL_STAGE_TRAINS)
+        share = 0;
     if (grad->count != share || (share && grad->iter != a->version - 1))
         return sl_sched_verify_fail(v, t, "%d of %d gradients of iteration %d are in the buffer",
                                     grad->iter == a->version - 1 ? grad->count : 0, share,

@@ -54,6 +54,16 @@ static bool has_times(const struct sl_plan *plan) {
     return true;
 }
 
+/* Passes that the stage does not have take no time; B of a frozen stage is I. */
+static void drop_durations(const struct sl_stage *stage, int64_t dur[SL_KIND_COUNT]) {
+    if (stage->passes == SL_STAGE_TRAINS)
+        return;
+    dur[SL_BACKWARD] = dur[SL_BACKWARD_INPUT];
+    dur[SL_BACKWARD_WEIGHT] = 0;
+    for (int k = 0; k <= SL_RECOMPUTE && stage->passes == SL_STAGE_FORWARD; k++)
+        dur[k] = k == SL_FORWARD ? dur[k] : 0;
+}
+
 static void set_durations(struct sl_gen *gen) {
     bool known = has_times(gen->plan);
     int64_t(*dur)[SL_KIND_COUNT] =
@@ -71,6 +81,7 @@ static void set_durations(struct sl_gen *gen) {
             [SL_STEP] = t->step};
         const int64_t *of = gen->opts->dur_ns ? gen->opts->dur_ns[i] : known ? planned : units;
         memcpy(dur[i], of, sizeof dur[i]);
+        drop_durations(&gen->plan->stages[i], dur[i]);
     }
     gen->sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     gen->dur_ns = gen->sched->dur_ns;

@@ -113,7 +113,7 @@ static void measure(const struct branch *b, int larger, int smaller, int size, s
             out->sum.b += least(b, size, u, 2);
             out->i += least(b, size, u, 1);
             out->sum.params += (double)unit->params;
-            out->sum.fixed += (double)(unit->grads + unit->state);
+            out->sum.fixed += (double)(unit->fixed + unit->grads + unit->state);
             out->sum.stash += unit->stash;
             out->sum.work = unit->work > out->sum.work ? unit->work : out->sum.work;
             for (int e = b->p->dag.in_at[u]; e < b->p->dag.in_at[u + 1]; e++) {

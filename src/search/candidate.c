@@ -180,6 +180,8 @@ static int slowest_kind(const struct sl_candidate_detail *detail, int stage) {
 
 static void sum_units(struct sl_candidate_detail *detail, const int *kind) {
     const struct sl_problem *p = detail->problem;
+    bool *trains = calloc((size_t)detail->c.stage_count, sizeof *trains);
+    bool *back = calloc((size_t)detail->c.stage_count, sizeof *back);
     double *work = calloc((size_t)detail->c.stage_count, sizeof *work);
     double *stash = calloc((size_t)detail->c.stage_count, sizeof *stash);
     for (int u = 0; u < p->unit_count; u++) {
@@ -192,6 +194,9 @@ static void sum_units(struct sl_candidate_detail *detail, const int *kind) {
         stage->w += t->w;
         stage->step += t->step;
         stage->bytes.params += p->units[u].params;
+        stage->bytes.fixed += p->units[u].fixed;
+        trains[s] |= p->units[u].trains;
+        back[s] |= p->units[u].back;
         stage->bytes.grads += p->units[u].grads;
         stage->bytes.state += p->units[u].state;
         stash[s] += p->units[u].stash;
@@ -202,7 +207,12 @@ static void sum_units(struct sl_candidate_detail *detail, const int *kind) {
         double size = (double)size_of(detail, s);
         detail->stages[s].bytes.stash = (int64_t)ceil(stash[s] * size);
         detail->stages[s].bytes.work = (int64_t)ceil(work[s] * size);
+        detail->stages[s].passes = trains[s] || !p->freezes ? SL_STAGE_TRAINS
+                                   : back[s]                ? SL_STAGE_FROZEN
+                                                            : SL_STAGE_FORWARD;
     }
+    free(trains);
+    free(back);
     free(work);
     free(stash);
 }
@@ -261,6 +271,8 @@ static void sum_reduce(struct sl_arena *arena, struct sl_candidate_detail *detai
         for (int r = 0; r < detail->c.width[s]; r++)
             devices[r] = detail->device_of[detail->workers[s][r]];
         struct sl_candidate_stage *stage = &detail->stages[s];
+        if (stage->passes != SL_STAGE_TRAINS) /* nothing to add up, and no ties */
+            continue;
         stage->meetings = detail->c.width[s] > 1;
         stage->reduce = sl_search_reduce_ns(detail->problem->machine, devices, detail->c.width[s],
                                             (double)stage->bytes.params) +
@@ -274,7 +286,7 @@ static void sum_stash(struct sl_candidate_detail *detail) {
         struct sl_candidate_stage *stage = &detail->stages[s];
         int64_t size = size_of(detail, s);
         stage->bytes.stash += stage->in_bytes * size;
-        stage->bytes.saved = detail->c.recompute[s] ? stage->in_bytes * size : 0;
+        stage->bytes.saved = sl_search_candidate_recomputes(detail, s) ? stage->in_bytes * size : 0;
     }
 }
 

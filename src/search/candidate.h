@@ -70,6 +70,7 @@ struct sl_candidate_stage {
     int meetings;                /* reductions that `reduce` sums up */
     int64_t in_bytes, out_bytes; /* per sample */
     struct sl_stage_bytes bytes;
+    enum sl_stage_passes passes;
     int first; /* first worker */
     bool reads_data;
 };
@@ -90,6 +91,12 @@ struct sl_candidate_detail {
 void sl_search_candidate_expand(struct sl_arena *arena, const struct sl_problem *problem,
                                 const struct sl_candidate *candidate,
                                 struct sl_candidate_detail *out);
+
+/* Does the stage recompute? One without a backward pass has nothing to recompute for. */
+static inline bool sl_search_candidate_recomputes(const struct sl_candidate_detail *detail,
+                                                  int stage) {
+    return detail->c.recompute[stage] && detail->stages[stage].passes != SL_STAGE_FORWARD;
+}
 
 /* ---- without simulation ---- */
 

@@ -16,7 +16,9 @@ static int64_t rounds(const struct sl_candidate_detail *detail, int s) {
 static int64_t pass_ns(const struct sl_candidate_detail *detail, int s) {
     const struct sl_candidate_stage *stage = &detail->stages[s];
     return stage->f + stage->i + stage->w +
-           (detail->c.recompute[s] ? sl_search_recompute_ns(detail->problem, stage->f) : 0);
+           (sl_search_candidate_recomputes(detail, s)
+                ? sl_search_recompute_ns(detail->problem, stage->f)
+                : 0);
 }
 
 /* Lower bound on the time of the wire into the stage; 0 where passes include the copy. */
@@ -143,10 +145,13 @@ static int64_t stage_bound(const struct sl_candidate_detail *detail, int s, cons
     if (sl_search_schedule_windowed(detail->c.schedule) && !detail->c.size_of &&
         !detail->c.group_of && n > live)
         after += (n - live) * stage->f;
-    after +=
-        detail->c.recompute[s] ? (n - 1) * sl_search_recompute_ns(detail->problem, stage->f) : 0;
+    after += sl_search_candidate_recomputes(detail, s)
+                 ? (n - 1) * sl_search_recompute_ns(detail->problem, stage->f)
+                 : 0;
     after += wait->back > end && !split ? wait->back : end;
     own = own > way ? own : way;
+    if (stage->passes == SL_STAGE_FORWARD) /* it waits for no gradient */
+        return wait->there + busy + end;
     return wait->there + (own > after ? own : after);
 }
 

@@ -29,7 +29,7 @@ static double bytes_of(const struct sl_candidate_detail *detail, int s, int64_t 
     struct sl_search_memory_rule rule = sl_search_memory_rule(detail->c.schedule);
     int64_t size = size_of(detail, s);
     struct sl_cut_stage sum = {.params = (double)b->params,
-                               .fixed = (double)(b->grads + b->state),
+                               .fixed = (double)(b->fixed + b->grads + b->state),
                                .in = (double)detail->stages[s].in_bytes,
                                .out = (double)detail->stages[s].out_bytes,
                                .width = detail->c.width[s],
@@ -76,10 +76,12 @@ static double shared_bytes(const struct sl_candidate_detail *detail, int rank, i
             if (sl_search_candidate_rank(&detail->c, s, r) != rank)
                 continue;
             double live = shared_window(detail, s, r);
-            sum += (double)(b->params + b->grads + b->state) +
+            sum += (double)(b->params + b->fixed + b->grads + b->state) +
                    2 * (double)(stage->in_bytes + stage->out_bytes) * size;
-            sum += detail->c.recompute[s] ? live * (double)b->saved : live * one;
-            work = fmax(work, (double)b->work + (detail->c.recompute[s] ? one : 0));
+            live = stage->passes == SL_STAGE_FORWARD ? 1 : live;
+            sum += sl_search_candidate_recomputes(detail, s) ? live * (double)b->saved : live * one;
+            work =
+                fmax(work, (double)b->work + (sl_search_candidate_recomputes(detail, s) ? one : 0));
         }
     return sum + work;
 }
@@ -103,8 +105,9 @@ double sl_search_candidate_shortfall(const struct sl_candidate_detail *detail) {
     double worst = -INFINITY;
     for (int s = detail->c.stage_count - 1; s >= 0; s--) {
         window[s] = window_of(detail, s, window);
-        worst = fmax(worst,
-                     bytes_of(detail, s, window[s], detail->c.recompute[s]) - memory_of(detail, s));
+        int64_t live = detail->stages[s].passes == SL_STAGE_FORWARD ? 1 : window[s];
+        bool recompute = sl_search_candidate_recomputes(detail, s);
+        worst = fmax(worst, bytes_of(detail, s, live, recompute) - memory_of(detail, s));
     }
     free(window);
     return worst;

@@ -149,7 +149,8 @@ sl_err sl_search_candidate_plan(struct sl_arena *arena, const struct sl_candidat
                               .micro_size = p->sizes[sl_search_candidate_size(&detail->c, s)],
                               .group = detail->c.group_of ? detail->c.group_of[s] : 0,
                               .workers = detail->workers[s],
-                              .recompute = detail->c.recompute[s],
+                              .passes = detail->stages[s].passes,
+                              .recompute = sl_search_candidate_recomputes(detail, s),
                               .has_input = detail->stages[s].reads_data,
                               .zero1 = p->zero1 && detail->c.width[s] > 1,
                               .bytes = exact ? exact[s] : detail->stages[s].bytes};

@@ -56,7 +56,7 @@ static struct sl_chain_sums add_unit(const struct sl_chain *c, struct sl_chain_s
                                   .w = sum.w + t.w,
                                   .step = sum.step + t.step,
                                   .params = sum.params + params,
-                                  .fixed = sum.fixed + (double)(u->grads + u->state),
+                                  .fixed = sum.fixed + (double)(u->fixed + u->grads + u->state),
                                   .stash = sum.stash + u->stash};
 }
 

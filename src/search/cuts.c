@@ -284,7 +284,7 @@ static void find_tight(struct cut_search *s) {
     for (int u = 0; u < s->t.p->unit_count; u++) {
         const struct sl_unit *unit = &s->t.p->units[u];
         struct sl_cut_stage stage = {.params = (double)unit->params,
-                                     .fixed = (double)(unit->grads + unit->state),
+                                     .fixed = (double)(unit->fixed + unit->grads + unit->state),
                                      .stash = unit->stash,
                                      .work = unit->work,
                                      .width = 1,

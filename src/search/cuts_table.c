@@ -70,7 +70,8 @@ static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
                     sum->step +=
                         rate > 0 ? (int64_t)(1e9 * (double)p->units[u].params / rate) : t[u].step;
                     sum->params += (double)p->units[u].params;
-                    sum->fixed += (double)(p->units[u].grads + p->units[u].state);
+                    sum->fixed +=
+                        (double)(p->units[u].fixed + p->units[u].grads + p->units[u].state);
                     sum->stash += p->units[u].stash;
                 }
     }

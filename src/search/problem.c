@@ -78,6 +78,8 @@ static void fill_units(struct builder *b, int count) {
             int in = graph->nodes.at[n].in[i];
             unit->reads_data |= in >= 0 && sl_graph_value(graph, in)->kind == SL_VALUE_INPUT;
         }
+        unit->back |= graph->nodes.at[n].back;
+        unit->trains |= graph->nodes.at[n].trains;
     }
     for (int u = 0; u < count; u++) {
         const struct sl_node *node = &graph->nodes.at[b->units[u].nodes[0]];
@@ -121,6 +123,23 @@ static void fill_params(struct builder *b) {
     b->p->tie_count = (int)ties.count;
     b->p->ties = SL_VEC_FREEZE(&ties, b->arena);
     SL_VEC_FREE(&ties);
+}
+
+/* A unit holds a frozen parameter once. */
+static void fill_fixed(struct builder *b) {
+    const struct sl_graph *graph = b->graph;
+    int *last = SL_NEW(b->arena, int, graph->params.count + 1); /* unit + 1 */
+    for (int n = 0; n < graph->forward_count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
+            int in = graph->nodes.at[n].in[i], u = b->unit_of[n];
+            const struct sl_value *v = in < 0 ? NULL : sl_graph_value(graph, in);
+            if (!v || v->kind != SL_VALUE_PARAM || !graph->params.at[v->index].frozen ||
+                last[v->index] == u + 1)
+                continue;
+            last[v->index] = u + 1;
+            b->p->freezes = true;
+            b->units[u].fixed += sl_graph_shape_numel(&v->shape, 1) * b->precision->weight;
+        }
 }
 
 /* Stash: forward values that the backward pass reads, at their unit. Workspace: the widest op. */
@@ -205,6 +224,11 @@ void sl_search_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
 
 /* ---- times ---- */
 
+struct signature { /* of a measured unit */
+    uint64_t own, whole;
+    bool back, trains;
+};
+
 static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
                        const struct sl_cost_device_kind *kind) {
     const struct sl_cost *cost = b->spec->cost;
@@ -228,8 +252,20 @@ static const int *groups_of(const struct builder *b) {
     return group;
 }
 
+/* A profile of the model without frozen parameters serves, too: passes that a unit lacks are left out. */
+static bool find_row(const struct builder *b, const struct signature *of, int64_t samples,
+                     struct sl_cost_row *out) {
+    if (sl_cost_find(b->spec->cost, of->own, samples, out))
+        return true;
+    if (!sl_cost_find(b->spec->cost, of->whole, samples, out))
+        return false;
+    out->i = of->back ? out->i : 0;
+    out->w = of->trains ? out->w : 0;
+    return true;
+}
+
 /* The time of a unit is the sum over its measured units. */
-static sl_err look_up(struct builder *b, const uint64_t *signature, int64_t samples,
+static sl_err look_up(struct builder *b, const struct signature *signature, int64_t samples,
                       struct sl_unit_time *out) {
     bool *seen = SL_NEW(b->arena, bool, b->fine_count + 1);
     memset(out, 0, sizeof *out * (size_t)b->p->unit_count);
@@ -239,7 +275,7 @@ static sl_err look_up(struct builder *b, const uint64_t *signature, int64_t samp
             continue;
         seen[b->fine_of[n]] = true;
         struct sl_unit_time *unit = &out[b->unit_of[n]];
-        if (!sl_cost_find(b->spec->cost, signature[b->fine_of[n]], samples, &row))
+        if (!find_row(b, &signature[b->fine_of[n]], samples, &row))
             return sl_fail(SL_ERR_REFUSED,
                            "the cost table (of %s) has no row for unit %s; measure this model: "
                            "sluice profile %s -o x.cost",
@@ -251,18 +287,24 @@ static sl_err look_up(struct builder *b, const uint64_t *signature, int64_t samp
     return SL_OK;
 }
 
-static uint64_t *sign_units(struct builder *b) {
+static struct signature *sign_units(struct builder *b) {
     int *nodes = SL_NEW(b->arena, int, b->graph->forward_count + 1);
     int *at = SL_NEW(b->arena, int, b->fine_count + 2);
-    uint64_t *signature = SL_NEW(b->arena, uint64_t, b->fine_count + 1);
+    struct signature *signature = SL_NEW(b->arena, struct signature, b->fine_count + 1);
     for (int n = 0; n < b->graph->forward_count; n++)
         at[b->fine_of[n] + 2]++;
     for (int u = 0; u < b->fine_count; u++)
         at[u + 2] += at[u + 1];
     for (int n = 0; n < b->graph->forward_count; n++)
         nodes[at[b->fine_of[n] + 1]++] = n;
-    for (int u = 0; u < b->fine_count; u++)
-        signature[u] = sl_cost_signature(b->graph, nodes + at[u], at[u + 1] - at[u]);
+    for (int u = 0; u < b->fine_count; u++) {
+        signature[u].own = sl_cost_signature(b->graph, nodes + at[u], at[u + 1] - at[u]);
+        signature[u].whole = sl_cost_signature_whole(b->graph, nodes + at[u], at[u + 1] - at[u]);
+        for (int i = at[u]; i < at[u + 1]; i++) {
+            signature[u].back |= b->graph->nodes.at[nodes[i]].back;
+            signature[u].trains |= b->graph->nodes.at[nodes[i]].trains;
+        }
+    }
     return signature;
 }
 
@@ -273,7 +315,7 @@ static sl_err fill_times(struct builder *b) {
     struct sl_unit_time *times =
         SL_NEW(b->arena, struct sl_unit_time, (int64_t)p->size_count * kinds * p->unit_count);
     p->times = times;
-    uint64_t *signature = b->spec->cost ? sign_units(b) : NULL;
+    struct signature *signature = b->spec->cost ? sign_units(b) : NULL;
     for (int s = 0; s < p->size_count; s++)
         for (int k = 0; k < kinds; k++, times += p->unit_count) {
             if (b->spec->cost)
@@ -372,6 +414,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
     find_units(&b);
     fill_units(&b, p->unit_count);
     fill_params(&b);
+    fill_fixed(&b);
     fill_stash(&b);
     fill_tensors(&b);
     p->units = b.units;

@@ -23,9 +23,10 @@ struct sl_unit {
     const int *nodes; /* of the graph, ascending; NULL without a graph */
     int node_count;
     int block; /* equal for the units of a repeated block of the model; -1: in none */
-    int64_t params, grads, state; /* bytes */
-    double stash;                 /* bytes per sample from F to the backward pass */
-    double work;                  /* bytes per sample of workspace */
+    int64_t params, fixed, grads, state; /* bytes; fixed: frozen weights */
+    bool back, trains;                   /* computes gradients; of parameters */
+    double stash;                        /* bytes per sample from F to the backward pass */
+    double work;                         /* bytes per sample of workspace */
     bool reads_data;
     const struct sl_collective *collectives; /* between shards, in the order of the unit's nodes */
     int collective_count;
@@ -86,6 +87,7 @@ struct sl_problem {
     double version_bytes_per_s;       /* of steps that write a new version; 0: as other steps */
     double copy_bytes_per_s;          /* workers copy messages at this rate; 0: links move them */
     const struct sl_cost *cost;       /* measured times; NULL: a roofline */
+    bool freezes;                     /* some parameter is frozen */
     bool straight;                    /* no replicas */
     int shards;                       /* t: each device of `machine` is a team of t; 0: 1 */
     struct sl_team_link team;         /* inside of a team; shards > 1 */

@@ -20,7 +20,7 @@ static sl_err stage_bytes(const struct sl_candidate_detail *detail,
         .samples = detail->problem->sizes[sl_search_candidate_size(&detail->c, stage)],
         .has_kernel = spec->has_kernel,
         .split = sl_search_schedule_splits(detail->c.schedule),
-        .recompute = detail->c.recompute[stage],
+        .recompute = sl_search_candidate_recomputes(detail, stage),
     };
     SL_TRY(sl_pass_program_build(&program, &p));
     sl_plan_bytes(&(struct sl_bytes_spec){.full = p,

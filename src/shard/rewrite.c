@@ -69,6 +69,8 @@ static sl_err copy_params(struct rewriter *r, bool states) {
                     describe_part(r, p, k,
                                   states ? &r->to->states.at[r->to->states.count - 1]
                                          : &r->to->params.at[r->to->params.count - 1]);
+                if (!states)
+                    r->to->params.at[r->to->params.count - 1].frozen = p->frozen;
             }
             at_of(r, p->value)[k] = id;
         }

@@ -50,7 +50,7 @@ static void hold(struct turn *t, bool start) {
             t->s->live++;
             struct sl_sim_seat *out = &t->e->seat_out[t->seat];
             out->live = t->s->live > out->live ? t->s->live : out->live;
-        } else if (t->e->view.rule == SL_RULE_FORWARD) {
+        } else if (t->e->view.rule == SL_RULE_FORWARD || t->stage->passes == SL_STAGE_FORWARD) {
             give(t, t->s, pool_bytes(t, SL_POOL_STASH));
             t->s->live--;
         }

@@ -19,7 +19,7 @@ static void open_pools(struct sl_engine *e, int seat) {
         s->pools[i].bytes = pools[SL_POOL_EDGES + i].bytes;
         *next += s->pools[i].count;
     }
-    s->bytes = stage->bytes.state;
+    s->bytes = stage->bytes.state + stage->bytes.fixed;
     static const enum sl_pool_kind fixed[] = {SL_POOL_WEIGHT, SL_POOL_PREDICT, SL_POOL_GRAD};
     for (int i = 0; i < SL_COUNT(fixed); i++)
         s->bytes += pools[fixed[i]].count * pools[fixed[i]].bytes;

@@ -7,6 +7,7 @@
 #include "hf/folder.h"
 #include "job/model.h"
 #include "job/parts.h"
+#include "tune/tune.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,10 @@ struct origin { /* where the model of a run came from */
 static const char *folder_of_text(struct origin *o, const struct sl_use_export *r) {
     struct sl_graph *graph = NULL;
     const char *folder = NULL;
-    if (sl_job_model_open(
-            &(struct sl_job_model_request){o->job.model, r->model_dirs, NULL, "", NULL}, &graph,
-            NULL) == SL_OK &&
+    if (sl_job_model_open(&(struct sl_job_model_request){.name = o->job.model,
+                                                         .dirs = r->model_dirs,
+                                                         .sizes = ""},
+                          &graph, NULL) == SL_OK &&
         graph->folder && sl_hf_is_folder(graph->folder))
         folder = sl_arena_printf(&o->arena, "%s", graph->folder);
     sl_graph_close(graph);
@@ -52,6 +54,41 @@ static sl_err find_folder(struct origin *o, const struct sl_use_export *r) {
     return SL_OK;
 }
 
+/* The model of a run with adapters, with the run's weights as stored values; NULL: the run has none, or
+ * is no run. */
+static sl_err open_tuned(struct origin *o, const char *run, struct sl_graph **out) {
+    const char *path = sl_arena_printf(&o->arena, "%s/model.model", run);
+    struct sl_tune_adapter *adapters;
+    char *text;
+    size_t length;
+    *out = NULL;
+    if (!sl_file_exists(path))
+        return SL_OK;
+    SL_TRY(sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length));
+    sl_err err = sl_job_model_read(text, path, NULL, out, NULL);
+    free(text);
+    if (err == SL_OK && sl_tune_adapters(&o->arena, *out, &adapters)) {
+        err = sl_job_init_attach(*out, run, false);
+        if (err == SL_OK)
+            return SL_OK;
+    }
+    sl_graph_close(*out);
+    *out = NULL;
+    return err;
+}
+
+/* Adapters are merged into the weights. */
+static sl_err attach_weights(struct origin *o, const char *from) {
+    struct sl_graph *tuned;
+    SL_TRY(open_tuned(o, from, &tuned));
+    if (!tuned)
+        return sl_job_init_attach(o->graph, from, false);
+    sl_err err = sl_tune_attach_merged(o->graph, tuned);
+    if (err != SL_OK)
+        sl_graph_close(tuned);
+    return err;
+}
+
 static sl_err open_origin(const struct sl_use_export *r, struct origin *o) {
     *o = (struct origin){0};
     sl_job_init(&o->job);
@@ -59,8 +96,9 @@ static sl_err open_origin(const struct sl_use_export *r, struct origin *o) {
     if (!sl_hf_is_folder(o->folder))
         return sl_fail(SL_ERR_INPUT, "%s is not a folder with a config.json", o->folder);
     SL_TRY(sl_job_model_open(
-        &(struct sl_job_model_request){o->folder, r->model_dirs, NULL, "", NULL}, &o->graph, NULL));
-    return sl_job_init_attach(o->graph, r->from, false);
+        &(struct sl_job_model_request){.name = o->folder, .dirs = r->model_dirs, .sizes = ""},
+        &o->graph, NULL));
+    return attach_weights(o, r->from);
 }
 
 static void close_origin(struct origin *o) {
@@ -96,9 +134,10 @@ static sl_err open_eval(const struct sl_use_export *r, struct sl_arena *arena,
     size_t length;
     if (sl_hf_is_folder(r->from))
         return sl_job_model_open(
-            &(struct sl_job_model_request){r->from, r->model_dirs, NULL, "", NULL}, NULL, out);
+            &(struct sl_job_model_request){.name = r->from, .dirs = r->model_dirs, .sizes = ""},
+            NULL, out);
     SL_TRY(sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length));
-    sl_err err = sl_job_model_read(text, path, NULL, out);
+    sl_err err = sl_job_model_read(text, path, NULL, NULL, out);
     free(text);
     return err;
 }
@@ -121,7 +160,27 @@ out:
 static const struct sl_use_target onnx = {
     "onnx", "an ONNX file of the model in evaluation, with its outputs", write_onnx};
 
-const struct sl_use_target *const sl_use_targets[] = {&hf, &onnx, NULL};
+/* ---- PEFT: adapters ---- */
+
+static sl_err write_peft(const struct sl_use_export *r, struct sl_text *summary) {
+    struct origin o = {0};
+    struct sl_graph *tuned = NULL;
+    sl_err err = open_tuned(&o, r->from, &tuned);
+    if (err == SL_OK && !tuned)
+        err = sl_fail(SL_ERR_REFUSED, "%s is no run with adapters; train one with `lora`", r->from);
+    if (err == SL_OK && r->dtype != SL_ST_F32)
+        err = sl_fail(SL_ERR_REFUSED, "adapters are exported as fp32");
+    if (err == SL_OK)
+        err = sl_tune_write_peft(tuned, r->source, r->to, summary);
+    sl_graph_close(tuned);
+    sl_arena_free(&o.arena);
+    return err;
+}
+
+static const struct sl_use_target peft = {"peft", "the adapters of a run, as PEFT saves them",
+                                          write_peft};
+
+const struct sl_use_target *const sl_use_targets[] = {&hf, &onnx, &peft, NULL};
 
 const struct sl_use_target *sl_use_target_find(const char *name) {
     for (int i = 0; sl_use_targets[i]; i++)

@@ -304,6 +304,8 @@ static double norm_sq(struct loop *l, int stage) {
         return sum;
     }
     for (int param = 0; param < graph->params.count; param++) {
+        if (graph->params.at[param].frozen)
+            continue;
         const struct sl_value *value = sl_graph_value(graph, graph->params.at[param].value);
         sum += sl_optim_norm_sq(sum_uses(l, param), sl_graph_shape_numel(&value->shape, 1));
     }

@@ -7,6 +7,7 @@
 #include "plan/model.h"
 #include "support/apart.h"
 #include "support/model_text.h"
+#include "tune/tune.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +54,11 @@ void pipe_case_open(struct pipe_case *c, const char *model) {
 }
 
 void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets) {
+    pipe_case_open_frozen(c, name, sets, "");
+}
+
+void pipe_case_open_frozen(struct pipe_case *c, const char *name, const char *sets,
+                           const char *freeze) {
     static const char *const dirs[] = {SL_MODELS_SRC_DIR, NULL};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
@@ -60,13 +66,16 @@ void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets)
                                        .find_ctx = dirs};
     struct sl_arena arena = {0};
     const char *file = sl_arena_printf(&arena, "%s/%s.model", SL_MODELS_SRC_DIR, name);
+    struct sl_tune tune;
     *c = (struct pipe_case){0};
     if (sl_graph_model_parse_sets(sets, &arena, &options) != SL_OK ||
         sl_graph_model_read_file(file, &options, &c->graph) != SL_OK ||
-        sl_graph_autodiff(c->graph) != SL_OK)
+        sl_tune_open(&arena, freeze, "", &tune) != SL_OK ||
+        sl_tune_finish(&tune, c->graph) != SL_OK || sl_graph_autodiff(c->graph) != SL_OK)
         fail_msg("%s --set %s: %s", name, sets, sl_err_message());
     options.eval = true;
-    if (sl_graph_model_read_file(file, &options, &c->eval_graph) != SL_OK)
+    if (sl_graph_model_read_file(file, &options, &c->eval_graph) != SL_OK ||
+        sl_tune_finish(&tune, c->eval_graph) != SL_OK)
         fail_msg("%s --set %s, evaluation: %s", name, sets, sl_err_message());
     sl_arena_free(&arena);
     open_data(c);

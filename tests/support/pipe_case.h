@@ -21,6 +21,9 @@ struct pipe_case {
 void pipe_case_open(struct pipe_case *c, const char *model);
 /* A model of models/ with other sizes ("C=8,L=2"). */
 void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets);
+/* The same with frozen parameters (tune/tune.h). */
+void pipe_case_open_frozen(struct pipe_case *c, const char *name, const char *sets,
+                           const char *freeze);
 void pipe_case_close(struct pipe_case *c);
 
 /* The CPU, or what SL_TEST_DEVICE names: a device, or "apart" (support/apart.h). */

@@ -37,8 +37,8 @@ struct sl_exec {
     int64_t copies_at; /* offset in scratch of the transposed images that phase W reads */
     /* [instr_count]: free range of the slab that an instruction with large scratch uses instead */
     struct sl_hole *holes;
-    bool halved;  /* products read 16-bit weights, */
-    void *halves; /* of the version of the current run */
+    bool halved[SL_SPACE_COUNT];  /* PARAM, FIXED: products read 16-bit weights, */
+    void *halves[SL_SPACE_COUNT]; /* of the version of the current run */
     struct sl_cuda_draw *draw;
     bool draws;
     struct graph graphs[MAX_GRAPHS];
@@ -77,7 +77,7 @@ static void *zeroed(size_t count, size_t size) {
 static bool is_halved(const struct sl_exec *exec, const struct sl_cuda_kernel *kernel,
                       const struct sl_operand *operand) {
     return sl_dtype_is_half(exec->program->dtype) && kernel->halves &&
-           operand->space == SL_SPACE_PARAM;
+           (operand->space == SL_SPACE_PARAM || operand->space == SL_SPACE_FIXED);
 }
 
 static void copy_instrs(struct sl_exec *exec) {
@@ -110,7 +110,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
         for (int k = 0; k < instr->in_count; k++)
             if (is_halved(exec, kernel, &instr->in[k])) {
                 instr->in[k].dtype = exec->program->dtype;
-                exec->halved = true;
+                exec->halved[instr->in[k].space] = true;
             }
         exec->draws |= kernel->draws;
     }
@@ -180,9 +180,16 @@ out:
     return err;
 }
 
+static int64_t weight_bytes(const struct sl_exec *exec, enum sl_space space) {
+    return space == SL_SPACE_PARAM ? exec->program->param_bytes : exec->program->fixed_bytes;
+}
+
 int64_t sl_cuda_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
+    int64_t bytes = exec->scratch_bytes;
     (void)device;
-    return exec->scratch_bytes + (exec->halved ? exec->program->param_bytes / 2 : 0);
+    for (int s = 0; s < SL_SPACE_COUNT; s++)
+        bytes += exec->halved[s] ? weight_bytes(exec, (enum sl_space)s) / 2 : 0;
+    return bytes;
 }
 
 /* ---- running ---- */
@@ -191,8 +198,9 @@ static void *address(const struct sl_exec *exec, const struct sl_operand *operan
                      const struct sl_device_args *args) {
     if (operand->space == SL_SPACE_NONE)
         return NULL;
-    if (operand->space == SL_SPACE_PARAM && sl_dtype_is_half(operand->dtype))
-        return (char *)exec->halves + operand->offset / 2;
+    bool weight = operand->space == SL_SPACE_PARAM || operand->space == SL_SPACE_FIXED;
+    if (weight && sl_dtype_is_half(operand->dtype))
+        return (char *)exec->halves[operand->space] + operand->offset / 2;
     return (char *)args->base[operand->space] + operand->offset;
 }
 
@@ -362,10 +370,11 @@ sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec,
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     bool fresh = false;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    if (exec->halved)
-        SL_TRY(sl_cuda_halves(
-            cuda, (struct sl_weights){args->base[SL_SPACE_PARAM], exec->program->param_bytes},
-            sl_half_of(exec->program->dtype), &exec->halves));
+    for (int s = 0; s < SL_SPACE_COUNT; s++)
+        if (exec->halved[s])
+            SL_TRY(sl_cuda_halves(
+                cuda, (struct sl_weights){args->base[s], weight_bytes(exec, (enum sl_space)s)},
+                sl_half_of(exec->program->dtype), &exec->halves[s]));
     SL_TRY(send_draw(cuda, exec, args));
     if (args->after)
         return launch_watched(cuda, exec, args);

@@ -192,8 +192,9 @@ static void compare(struct run *r, const struct whole *w) {
 static void open_graph(struct run *r, const char *name, const char *sizes) {
     static const char *const dirs[] = {SL_TEST_SRC_DIR "/models", NULL};
     *r = (struct run){.name = name};
-    must(sl_job_model_open(&(struct sl_job_model_request){name, dirs, NULL, sizes, NULL}, NULL,
-                           &r->graph),
+    must(sl_job_model_open(
+             &(struct sl_job_model_request){.name = name, .dirs = dirs, .sizes = sizes}, NULL,
+             &r->graph),
          name);
     if (r->graph->stored.close)
         r->graph->stored.close(r->graph->stored.ctx);

@@ -1,5 +1,5 @@
 /* Rows from modules: the module puts passes of one iteration. */
-#include "job/schedule_module.h"
+#include "schedules/module.h"
 
 #include "schedules/gen.h"
 #include "sluice/schedule.h"
@@ -84,9 +84,9 @@ static bool is_name(const char *text) {
     return length && length <= NAME_MAX_LENGTH && !text[length];
 }
 
-sl_err sl_job_schedule_module_row(struct sl_arena *arena, const char *file,
-                                  const struct sl_schedule_module *module,
-                                  const struct sl_schedule **out) {
+sl_err sl_schedules_module_row(struct sl_arena *arena, const char *file,
+                               const struct sl_schedule_module *module,
+                               const struct sl_schedule **out) {
     if (module->version != SL_SCHEDULE_MODULE || module->size < (int)sizeof *module)
         return sl_fail(SL_ERR_INPUT,
                        "%s: version %d and %d bytes of sluice_schedule; this program expects "
