@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define TARGETS "automodel, csv, dot, gguf, hf, json, megatron, onnx, peft or torchtitan"
+
 static sl_err print_json(const char *target, const char *exported) {
     struct sl_text text = {0};
     struct sl_json_out json = {.text = &text, .indent = 2};
@@ -24,9 +26,7 @@ static sl_err write_text(const struct sl_args *args, struct sl_job_export_reques
                          struct sl_text *text) {
     const char *path = sl_args_text(args, "-o", "-");
     if (!request->target)
-        return sl_fail(
-            SL_ERR_USAGE,
-            "export: --to automodel, csv, dot, hf, json, megatron, onnx, peft or torchtitan");
+        return sl_fail(SL_ERR_USAGE, "export: --to " TARGETS);
     SL_TRY(sl_args_int(args, "--batch", 1, INT64_MAX >> 16, &request->batch));
     SL_TRY(sl_job_export(request, text));
     if (!sl_args_has(args, "--json"))
@@ -117,16 +117,16 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--to", "TARGET", "automodel, csv, dot, hf, json, megatron, onnx, peft or torchtitan", false},
+    {"--to", "TARGET", TARGETS, false},
     {"-o", "FILE", "output file (default: standard output); hf: the folder", false},
     {"--model", "MODEL", "model, if the name in the plan does not find it", false},
     SL_MODEL_OPTIONS,
     {"--schedule", "S", "schedule (default: the plan's)", false},
     {"--batch", "B", "batch (default: the plan's)", false},
     {"--comms", NULL, "csv: include sends and receives", false},
-    {"--dtype", "T", "hf: fp32 (default), bf16 or fp16", false},
+    {"--dtype", "T", "gguf, hf: fp32 (default), bf16 or fp16", false},
     {"--shard-size", "BYTES", "hf: largest file of weights (default 5GB)", false},
-    {"--source", "DIR", "hf: folder with config.json and tokenizer (default: the run's)", false},
+    {"--source", "DIR", "gguf, hf: folder of config.json and tokenizer (default: run's)", false},
     {0},
 };
 
@@ -134,7 +134,7 @@ const struct sl_command sl_cli_cmd_export = {
     .name = "export",
     .synopsis = "X.plan --to TARGET [-o FILE]\n"
                 "   or: sluice export RUN|DIR --to hf OUTDIR [--dtype T] [--shard-size BYTES]\n"
-                "   or: sluice export RUN|DIR --to onnx X.onnx",
+                "   or: sluice export RUN|DIR --to gguf|onnx FILE",
     .brief = "write a plan or the weights of a run for another system",
     .detail =
         "automodel    a part of a recipe of NeMo Automodel, with the modules of every stage\n"
@@ -149,9 +149,9 @@ const struct sl_command sl_cli_cmd_export = {
         "\n"
         "hf writes the newest weights of a run as a folder of Hugging Face: config.json and\n"
         "tokenizer of the folder that the run started from, and the weights under their names\n"
-        "there, adapters merged. peft writes the adapters of a run alone.\n"
-        "onnx writes the newest weights of a run as a graph that computes its outputs, with\n"
-        "the names of its inputs, outputs and parameters (docs/onnx.md).\n"
+        "there, adapters merged. peft writes the adapters alone, gguf a file for llama.cpp (gpt2,\n"
+        "llama, mistral, qwen2, qwen3), and onnx the newest weights as a graph that computes its\n"
+        "outputs, with the names of its inputs, outputs and parameters (docs/onnx.md).\n"
         "\n"
         "  sluice export run --to hf my-model --dtype bf16\n"
         "  sluice export run --to onnx my-model.onnx\n"

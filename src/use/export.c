@@ -3,6 +3,7 @@
 #include "use/export.h"
 
 #include "emit/export.h"
+#include "gguf/gguf.h"
 #include "hf/export.h"
 #include "hf/folder.h"
 #include "job/model.h"
@@ -122,6 +123,21 @@ static sl_err write_hf(const struct sl_use_export *r, struct sl_text *summary) {
     return err;
 }
 
+static sl_err write_gguf(const struct sl_use_export *r, struct sl_text *summary) {
+    struct origin origin;
+    sl_err err = open_origin(r, &origin);
+    if (err == SL_OK)
+        err = sl_gguf_export(
+            &(struct sl_gguf_export){
+                .graph = origin.graph, .source = origin.folder, .to = r->to, .dtype = r->dtype},
+            summary);
+    close_origin(&origin);
+    return err;
+}
+
+static const struct sl_use_target gguf = {
+    "gguf", "a file for llama.cpp: weights, hyperparameters and tokenizer", write_gguf};
+
 static const struct sl_use_target hf = {
     "hf", "a folder of Hugging Face: config, tokenizer and safetensors", write_hf};
 
@@ -180,7 +196,7 @@ static sl_err write_peft(const struct sl_use_export *r, struct sl_text *summary)
 static const struct sl_use_target peft = {"peft", "the adapters of a run, as PEFT saves them",
                                           write_peft};
 
-const struct sl_use_target *const sl_use_targets[] = {&hf, &onnx, &peft, NULL};
+const struct sl_use_target *const sl_use_targets[] = {&gguf, &hf, &onnx, &peft, NULL};
 
 const struct sl_use_target *sl_use_target_find(const char *name) {
     for (int i = 0; sl_use_targets[i]; i++)
