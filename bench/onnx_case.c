@@ -9,8 +9,8 @@
  */
 #include "device/device.h"
 #include "onnx/import.h"
-#include "onnx/proto.h"
 #include "op/registry.h"
+#include "proto/proto.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,31 +22,31 @@ enum result { PASSED, REFUSED, WRONG };
 
 struct the_case {
     char dir[2048];
-    struct sl_onnx_file *shape; /* of model.onnx or fixed.onnx: names of inputs and outputs */
+    struct sl_proto_file *shape; /* of model.onnx or fixed.onnx: names of inputs and outputs */
     struct sl_graph *graph;
     struct sl_ref_run *run;
     double rtol, atol;
     char why[1024];
 };
 
-static sl_err read_tensor(const char *path, struct sl_onnx_file **file,
-                          const struct sl_onnx_tensor **tensor) {
+static sl_err read_tensor(const char *path, struct sl_proto_file **file,
+                          const struct sl_proto_tensor **tensor) {
     char *bytes;
     size_t length;
     SL_TRY(sl_file_read(path, (int64_t)1 << 30, &bytes, &length));
-    sl_err err = sl_onnx_parse_tensor(path, bytes, length, file, tensor);
+    sl_err err = sl_proto_parse_tensor(path, bytes, length, file, tensor);
     free(bytes);
     return err;
 }
 
-static double *values_of(struct sl_onnx_file *file, const struct sl_onnx_tensor *t) {
+static double *values_of(struct sl_proto_file *file, const struct sl_proto_tensor *t) {
     double *out = calloc((size_t)t->count + 1, sizeof *out);
     int64_t *whole = calloc((size_t)t->count + 1, sizeof *whole);
     sl_err err = SL_OK;
-    if (sl_onnx_type_is_float(t->type)) {
-        err = sl_onnx_read_floats(file, t, 0, t->count, out);
+    if (sl_proto_type_is_float(t->type)) {
+        err = sl_proto_read_floats(file, t, 0, t->count, out);
     } else {
-        err = sl_onnx_read_ints(file, t, 0, t->count, whole);
+        err = sl_proto_read_ints(file, t, 0, t->count, whole);
         for (int64_t i = 0; i < t->count; i++)
             out[i] = (double)whole[i];
     }
@@ -66,8 +66,8 @@ static sl_err fill_inputs(struct the_case *c) {
     int64_t next = 0;
     for (int64_t i = 0; i < c->shape->graph->in_count; i++) {
         char path[4096];
-        struct sl_onnx_file *file;
-        const struct sl_onnx_tensor *t;
+        struct sl_proto_file *file;
+        const struct sl_proto_tensor *t;
         bool constant = false;
         for (int64_t k = 0; k < c->shape->graph->tensor_count; k++)
             constant |= strcmp(c->shape->graph->tensors[k].name, c->shape->graph->in[i].name) == 0;
@@ -79,7 +79,7 @@ static sl_err fill_inputs(struct the_case *c) {
         double *values = values_of(file, t);
         if (!input || !values)
             return sl_fail(SL_ERR_REFUSED, "input %s has type %s", c->shape->graph->in[i].name,
-                           sl_onnx_type_name(t->type));
+                           sl_proto_type_name(t->type));
         struct sl_array *array = &c->run->arrays[input->value];
         if (sl_graph_shape_numel(&array->shape, 1) != t->count)
             return sl_fail(SL_ERR_INPUT, "input %s has %lld elements", input->name,
@@ -93,7 +93,7 @@ static sl_err fill_inputs(struct the_case *c) {
                 array->i[k] = (int32_t)values[k];
         }
         free(values);
-        sl_onnx_close(file);
+        sl_proto_close(file);
     }
     return SL_OK;
 }
@@ -110,8 +110,8 @@ static bool close_to(double a, double b, double rtol, double atol) {
 static bool compare(struct the_case *c, int64_t output, const float *got_f, const int32_t *got_i,
                     const char *with) {
     char path[4096];
-    struct sl_onnx_file *file;
-    const struct sl_onnx_tensor *t;
+    struct sl_proto_file *file;
+    const struct sl_proto_tensor *t;
     const struct sl_output *out = &c->graph->outputs.at[output];
     const struct sl_array *array = &c->run->arrays[out->value];
     snprintf(path, sizeof path, "%s/0/output_%s.pb", c->dir, c->shape->graph->out[output].name);
@@ -137,7 +137,7 @@ static bool compare(struct the_case *c, int64_t output, const float *got_f, cons
                      out->name, (long long)i, got, want[i]);
     }
     free(want);
-    sl_onnx_close(file);
+    sl_proto_close(file);
     return same;
 }
 
@@ -217,7 +217,7 @@ static sl_err import(struct the_case *c, const char *name) {
     struct sl_onnx_imported imported;
     struct sl_onnx_options options = {.forward = true};
     snprintf(path, sizeof path, "%s/%s.onnx", c->dir, name);
-    SL_TRY(sl_onnx_open(path, &c->shape));
+    SL_TRY(sl_proto_open(path, &c->shape));
     SL_TRY(sl_onnx_import(path, &options, &imported));
     c->graph = imported.graph;
     sl_onnx_attach(&imported, c->graph);

@@ -31,15 +31,15 @@ if(SL_LIB_SOURCES)
     # include/ marks with SL_API what the library exports (tests/golden/symbols.txt).
     set_target_properties(sluice_objects PROPERTIES C_VISIBILITY_PRESET hidden)
 
-    # onnx.pb-c.[ch] from src/onnx/onnx.proto: generated code, compiled without our warnings.
+    # onnx.pb-c.[ch] from src/proto/onnx.proto: generated code, compiled without our warnings.
     set(SL_ONNX_OBJECTS "")
     if("onnx" IN_LIST SL_FEATURES)
-        set(gen "${PROJECT_BINARY_DIR}/gen/onnx")
+        set(gen "${PROJECT_BINARY_DIR}/gen/proto")
         file(MAKE_DIRECTORY "${gen}")
         add_custom_command(OUTPUT "${gen}/onnx.pb-c.c" "${gen}/onnx.pb-c.h"
-            COMMAND "${SL_PROTOC_C}" "--proto_path=${PROJECT_SOURCE_DIR}/src/onnx" "--c_out=${gen}"
+            COMMAND "${SL_PROTOC_C}" "--proto_path=${PROJECT_SOURCE_DIR}/src/proto" "--c_out=${gen}"
                 onnx.proto
-            DEPENDS "${PROJECT_SOURCE_DIR}/src/onnx/onnx.proto" COMMENT "ONNX reader" VERBATIM)
+            DEPENDS "${PROJECT_SOURCE_DIR}/src/proto/onnx.proto" COMMENT "ONNX reader" VERBATIM)
         add_custom_target(sluice_onnx_gen DEPENDS "${gen}/onnx.pb-c.h")
         add_library(sluice_onnx OBJECT "${gen}/onnx.pb-c.c")
         target_include_directories(sluice_onnx PRIVATE "${gen}" ${SL_protobufc_INCLUDE})

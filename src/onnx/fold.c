@@ -47,7 +47,7 @@ static sl_err fold_identity(const struct sl_onnx_fold *f) {
 }
 
 static sl_err fold_constant(const struct sl_onnx_fold *f) {
-    const struct sl_onnx_attr *attr = f->node->attr_count ? &f->node->attrs[0] : NULL;
+    const struct sl_proto_attr *attr = f->node->attr_count ? &f->node->attrs[0] : NULL;
     const int64_t none[1] = {0};
     if (attr && strcmp(attr->name, "value") == 0 && attr->t) {
         f->out[0] = sl_onnx_konst_of_tensor(f->arena, attr->t);
@@ -89,7 +89,7 @@ static sl_err sizes_of(const struct sl_onnx_konst *list, int64_t dim[SL_ONNX_RAN
 }
 
 static sl_err fold_constant_of_shape(const struct sl_onnx_fold *f) {
-    const struct sl_onnx_attr *value = sl_onnx_attr(f->node, "value");
+    const struct sl_proto_attr *value = sl_proto_attr(f->node, "value");
     int64_t dim[SL_ONNX_RANK];
     unsigned stretch;
     bool plain;
@@ -105,7 +105,7 @@ static sl_err fold_constant_of_shape(const struct sl_onnx_fold *f) {
         return SL_OK;
     element = sl_onnx_konst_of_tensor(f->arena, value->t);
     SL_TRY(
-        sl_onnx_konst_load(f->arena, &(struct sl_onnx_file){.open_fd = -1, .path = ""}, element));
+        sl_onnx_konst_load(f->arena, &(struct sl_proto_file){.open_fd = -1, .path = ""}, element));
     for (int64_t i = 0; i < f->out[0]->count; i++)
         sl_onnx_fold_copy(f, f->out[0], i, element, 0);
     return SL_OK;
@@ -122,7 +122,7 @@ static sl_err fold_reshape(const struct sl_onnx_fold *f) {
     SL_TRY(sizes_of(f->in[1], dim, &stretch, &plain));
     int rank = (int)f->in[1]->count;
     for (int i = 0; i < rank && plain; i++) {
-        if (dim[i] == 0 && i < f->in[0]->rank && !sl_onnx_attr_int(f->node, "allowzero", 0)) {
+        if (dim[i] == 0 && i < f->in[0]->rank && !sl_proto_attr_int(f->node, "allowzero", 0)) {
             dim[i] = f->in[0]->dim[i];
             stretch |= f->in[0]->stretch & 1u << i;
         }
@@ -143,7 +143,7 @@ static sl_err fold_reshape(const struct sl_onnx_fold *f) {
 }
 
 static sl_err fold_flatten(const struct sl_onnx_fold *f) {
-    int64_t dim[2] = {1, 1}, axis = sl_onnx_attr_int(f->node, "axis", 1);
+    int64_t dim[2] = {1, 1}, axis = sl_proto_attr_int(f->node, "axis", 1);
     SL_TRY(sl_onnx_fold_need(f, 0));
     axis += axis < 0 ? f->in[0]->rank : 0;
     for (int i = 0; i < f->in[0]->rank; i++)
@@ -207,7 +207,7 @@ static sl_err fold_concat(const struct sl_onnx_fold *f) {
     for (int i = 0; i < f->node->in_count; i++)
         SL_TRY(sl_onnx_fold_need(f, i));
     SL_TRY(sl_onnx_fold_need(f, 0));
-    SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), f->in[0]->rank, &axis));
+    SL_TRY(sl_onnx_fold_axis(f, sl_proto_attr_int(f->node, "axis", 0), f->in[0]->rank, &axis));
     memcpy(dim, f->in[0]->dim, sizeof dim);
     unsigned stretch = f->in[0]->stretch;
     for (int i = 0; i < f->node->in_count; i++) {
@@ -303,7 +303,7 @@ static sl_err fold_split(const struct sl_onnx_fold *f) {
     int64_t from = 0, size;
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *sizes = f->node->in_count > 1 ? f->in[1] : NULL;
-    SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), f->in[0]->rank, &axis));
+    SL_TRY(sl_onnx_fold_axis(f, sl_proto_attr_int(f->node, "axis", 0), f->in[0]->rank, &axis));
     for (int i = 0; i < f->node->out_count && !(f->in[0]->stretch >> axis & 1); i++) {
         int64_t n = f->in[0]->dim[axis], each = (n + f->node->out_count - 1) / f->node->out_count;
         size = n - from < each ? n - from : each;
@@ -318,7 +318,7 @@ static sl_err fold_split(const struct sl_onnx_fold *f) {
 }
 
 static sl_err fold_transpose(const struct sl_onnx_fold *f) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(f->node, "perm");
+    const struct sl_proto_attr *attr = sl_proto_attr(f->node, "perm");
     int64_t dim[SL_ONNX_RANK], stride[SL_ONNX_RANK], step[SL_ONNX_RANK], size = 1;
     unsigned stretch = 0;
     SL_TRY(sl_onnx_fold_need(f, 0));
@@ -432,7 +432,7 @@ static const struct sl_onnx_fold_row *find(const struct sl_onnx_fold_row *table,
     return NULL;
 }
 
-sl_err sl_onnx_konst_fold(struct sl_arena *arena, const struct sl_onnx_node *node,
+sl_err sl_onnx_konst_fold(struct sl_arena *arena, const struct sl_proto_node *node,
                           const struct sl_onnx_konst *const *in, struct sl_onnx_konst **out,
                           bool *known) {
     const struct sl_onnx_fold_row *row = find(sl_onnx_fold_move, node->op);

@@ -16,8 +16,8 @@ static int64_t clamp(int64_t x, int64_t least, int64_t most) {
 
 static sl_err fold_shape(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
-    int64_t rank = f->in[0]->rank, from = sl_onnx_attr_int(f->node, "start", 0);
-    int64_t to = sl_onnx_attr_int(f->node, "end", rank);
+    int64_t rank = f->in[0]->rank, from = sl_proto_attr_int(f->node, "start", 0);
+    int64_t to = sl_proto_attr_int(f->node, "end", rank);
     from = clamp(from < 0 ? from + rank : from, 0, rank);
     to = clamp(to < 0 ? to + rank : to, from, rank);
     int64_t count = to - from;
@@ -68,7 +68,7 @@ static sl_err fold_trilu(const struct sl_onnx_fold *f) {
     int64_t k = 0;
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0];
-    bool upper = sl_onnx_attr_int(f->node, "upper", 1);
+    bool upper = sl_proto_attr_int(f->node, "upper", 1);
     if (f->node->in_count > 1 && f->in[1])
         SL_TRY(sl_onnx_konst_int(f->in[1], 0, &k));
     if (a->rank < 2)
@@ -103,7 +103,7 @@ static sl_err fold_gather(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0], *index = f->in[1];
-    SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), a->rank, &axis));
+    SL_TRY(sl_onnx_fold_axis(f, sl_proto_attr_int(f->node, "axis", 0), a->rank, &axis));
     if ((a->stretch >> axis & 1) || index->per_sample || a->rank - 1 + index->rank > SL_ONNX_RANK)
         return SL_OK;
     struct sl_onnx_blocks b = sl_onnx_fold_blocks(a, axis);
@@ -135,7 +135,7 @@ static sl_err fold_gather_elements(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0], *index = f->in[1];
-    SL_TRY(sl_onnx_fold_axis(f, sl_onnx_attr_int(f->node, "axis", 0), a->rank, &axis));
+    SL_TRY(sl_onnx_fold_axis(f, sl_proto_attr_int(f->node, "axis", 0), a->rank, &axis));
     if (a->rank != index->rank || a->stretch != index->stretch || (a->stretch >> axis & 1))
         return SL_OK;
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, index->dim, &f->out[0]));
@@ -176,7 +176,7 @@ static sl_err fold_gather_nd(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0], *index = f->in[1];
     int64_t parts = index->rank ? index->dim[index->rank - 1] : 0;
-    if (sl_onnx_attr_int(f->node, "batch_dims", 0) || parts < 1 || parts > a->rank ||
+    if (sl_proto_attr_int(f->node, "batch_dims", 0) || parts < 1 || parts > a->rank ||
         a->stretch > 1 || index->rank - 1 + a->rank - parts > SL_ONNX_RANK)
         return SL_OK;
     for (int64_t i = 0; i < index->count; i++) /* axis 0 of size B: by the sample, or not at all */
@@ -207,8 +207,8 @@ static sl_err fold_cumsum(const struct sl_onnx_fold *f) {
     const struct sl_onnx_konst *a = f->in[0];
     SL_TRY(sl_onnx_konst_int(f->in[1], 0, &which));
     SL_TRY(sl_onnx_fold_axis(f, which, a->rank, &axis));
-    bool exclusive = sl_onnx_attr_int(f->node, "exclusive", 0) != 0;
-    bool reverse = sl_onnx_attr_int(f->node, "reverse", 0) != 0;
+    bool exclusive = sl_proto_attr_int(f->node, "exclusive", 0) != 0;
+    bool reverse = sl_proto_attr_int(f->node, "reverse", 0) != 0;
     if ((a->stretch >> axis & 1) || sl_onnx_konst_has_batch(a))
         return SL_OK;
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, a->rank, a->dim, &f->out[0]));

@@ -204,8 +204,8 @@ static sl_err binary(const struct sl_onnx_fold *f, enum math what) {
     SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0], *b = f->in[1];
     if (!a->f != !b->f && what != POW)
-        return sl_fail(SL_ERR_INPUT, "inputs of types %s and %s", sl_onnx_type_name(a->type),
-                       sl_onnx_type_name(b->type));
+        return sl_fail(SL_ERR_INPUT, "inputs of types %s and %s", sl_proto_type_name(a->type),
+                       sl_proto_type_name(b->type));
     SL_TRY(broadcast(f, what >= EQUAL ? SL_ONNX_BOOL : a->type, &out));
     for (int64_t i = 0; i < out->count; i++) {
         int64_t x = narrow_at(a, out, i), y = narrow_at(b, out, i);
@@ -317,7 +317,7 @@ static sl_err fold_is_nan(const struct sl_onnx_fold *f) {
 static sl_err fold_cast(const struct sl_onnx_fold *f) {
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0];
-    int to = (int)sl_onnx_attr_int(f->node, "to", SL_ONNX_NONE);
+    int to = (int)sl_proto_attr_int(f->node, "to", SL_ONNX_NONE);
     if (strcmp(f->node->op, "CastLike") == 0) {
         SL_TRY(sl_onnx_fold_need(f, 1));
         to = f->in[1]->type;
@@ -370,7 +370,7 @@ static sl_err reduce(const struct sl_onnx_fold *f, enum math what, int64_t start
     SL_TRY(sl_onnx_fold_need(f, 0));
     const struct sl_onnx_konst *a = f->in[0];
     int64_t one[SL_ONNX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    bool keep = sl_onnx_attr_int(f->node, "keepdims", 1);
+    bool keep = sl_proto_attr_int(f->node, "keepdims", 1);
     if (!a->i || a->rank > 1)
         return SL_OK; /* not computed here */
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, keep ? a->rank : 0, one, &f->out[0]));

@@ -6,7 +6,7 @@
 
 struct sl_onnx_fold {
     struct sl_arena *arena;
-    const struct sl_onnx_node *node;
+    const struct sl_proto_node *node;
     const struct sl_onnx_konst *const *in;
     struct sl_onnx_konst **out;
 };

@@ -24,7 +24,7 @@ static const char *multiple_of(const char *param, int64_t *factor) {
 
 /* The name of the symbolic size on the first axis of the first input that has one: the batch. */
 static const char *batch_name(const struct sl_onnx_lower *l) {
-    const struct sl_onnx_graph *graph = l->file->graph;
+    const struct sl_proto_graph *graph = l->file->graph;
     int64_t factor;
     for (int64_t i = 0; i < graph->in_count; i++)
         if (graph->in[i].rank > 0 && graph->in[i].dim[0].param && *graph->in[i].dim[0].param)
@@ -51,14 +51,14 @@ static sl_err set_size(const char *sets, const char *name, int64_t *out) {
     return SL_OK;
 }
 
-static sl_err input_shape(const struct sl_onnx_lower *l, const struct sl_onnx_info *info,
+static sl_err input_shape(const struct sl_onnx_lower *l, const struct sl_proto_info *info,
                           const char *sets, struct sl_shape *out) {
     *out = (struct sl_shape){.rank = info->rank};
     if (info->rank < 0 || info->rank > SL_MAX_RANK)
         return sl_fail(SL_ERR_REFUSED, "%s: input '%s' has no shape of at most %d axes",
                        l->file->path, info->name, SL_MAX_RANK);
     for (int i = 0; i < info->rank; i++) {
-        const struct sl_onnx_dim *dim = &info->dim[i];
+        const struct sl_proto_dim *dim = &info->dim[i];
         bool symbolic = dim->param && *dim->param;
         int64_t factor = 1, n = dim->n;
         const char *name = symbolic ? multiple_of(dim->param, &factor) : "";
@@ -80,16 +80,16 @@ static sl_err input_shape(const struct sl_onnx_lower *l, const struct sl_onnx_in
     return SL_OK;
 }
 
-static sl_err add_input(struct sl_onnx_lower *l, const struct sl_onnx_info *info,
+static sl_err add_input(struct sl_onnx_lower *l, const struct sl_proto_info *info,
                         const char *sets) {
     struct sl_shape shape;
     int id;
-    bool whole = sl_onnx_type_is_int(info->type);
+    bool whole = sl_proto_type_is_int(info->type);
     SL_TRY(input_shape(l, info, sets, &shape));
     if (!whole && info->type != SL_ONNX_FLOAT)
         return sl_fail(SL_ERR_REFUSED,
                        "%s: input '%s' has type %s; float, whole numbers and bool are supported",
-                       l->file->path, info->name, sl_onnx_type_name(info->type));
+                       l->file->path, info->name, sl_proto_type_name(info->type));
     const char *name = sl_onnx_lower_name(l, info->name);
     SL_TRY(sl_graph_input(l->graph, name, whole ? SL_INT : SL_FLOAT, shape,
                           info->type == SL_ONNX_BOOL ? 2 : 0, &id));
@@ -101,21 +101,21 @@ static sl_err add_input(struct sl_onnx_lower *l, const struct sl_onnx_info *info
 
 /* Initialisers of floating-point numbers are parameters; single numbers are constants. */
 static void add_initialisers(struct sl_onnx_lower *l) {
-    const struct sl_onnx_graph *graph = l->file->graph;
+    const struct sl_proto_graph *graph = l->file->graph;
     for (int64_t i = 0; i < graph->tensor_count; i++) {
-        const struct sl_onnx_tensor *t = &graph->tensors[i];
+        const struct sl_proto_tensor *t = &graph->tensors[i];
         sl_onnx_lower_add(
             l, (struct sl_onnx_val){.name = t->name,
                                     .kind = SL_ONNX_KONST,
                                     .konst = sl_onnx_konst_of_tensor(l->arena, t),
-                                    .is_param = sl_onnx_type_is_float(t->type) && t->count > 1,
+                                    .is_param = sl_proto_type_is_float(t->type) && t->count > 1,
                                     .id = -1,
                                     .type = t->type});
     }
 }
 
 static sl_err add_inputs(struct sl_onnx_lower *l, const char *sets) {
-    const struct sl_onnx_graph *graph = l->file->graph;
+    const struct sl_proto_graph *graph = l->file->graph;
     for (int64_t i = 0; i < graph->in_count; i++)
         if (!sl_onnx_lower_named(l, graph->in[i].name))
             SL_TRY(add_input(l, &graph->in[i], sets));
@@ -132,7 +132,7 @@ static struct sl_onnx_stored *stored_named(struct sl_onnx_lower *l, const char *
 /* ---- outputs ---- */
 
 static sl_err add_outputs(struct sl_onnx_lower *l) {
-    const struct sl_onnx_graph *graph = l->file->graph;
+    const struct sl_proto_graph *graph = l->file->graph;
     for (int64_t i = 0; i < graph->out_count; i++) {
         struct sl_onnx_val *val = sl_onnx_lower_named(l, graph->out[i].name);
         int id;
@@ -216,13 +216,13 @@ static sl_err build(struct sl_onnx_lower *l, const struct sl_onnx_options *optio
 
 sl_err sl_onnx_import(const char *path, const struct sl_onnx_options *options,
                       struct sl_onnx_imported *out) {
-    struct sl_onnx_file *file;
+    struct sl_proto_file *file;
     *out = (struct sl_onnx_imported){0};
-    SL_TRY(sl_onnx_open(path, &file));
+    SL_TRY(sl_proto_open(path, &file));
     return sl_onnx_import_file(file, options, out);
 }
 
-sl_err sl_onnx_import_file(struct sl_onnx_file *file, const struct sl_onnx_options *options,
+sl_err sl_onnx_import_file(struct sl_proto_file *file, const struct sl_onnx_options *options,
                            struct sl_onnx_imported *out) {
     struct sl_onnx_lower *l = SL_NEW(&file->arena, struct sl_onnx_lower, 1);
     struct sl_graph *graph = NULL;
@@ -262,7 +262,7 @@ void sl_onnx_imported_close(struct sl_onnx_imported *imported) {
     free(l->turned);
     SL_VEC_FREE(&l->vals);
     SL_VEC_FREE(&l->stored);
-    sl_onnx_close(l->file);
+    sl_proto_close(l->file);
 }
 
 /* ---- initial values ---- */
@@ -270,7 +270,7 @@ void sl_onnx_imported_close(struct sl_onnx_imported *imported) {
 static sl_err read_konst(struct sl_onnx_lower *l, const struct sl_onnx_konst *konst, int64_t from,
                          int64_t count, float *out) {
     if (!konst->f && !konst->i)
-        return sl_onnx_read_f32(l->file, konst->from, from, count, out);
+        return sl_proto_read_f32(l->file, konst->from, from, count, out);
     for (int64_t i = 0; i < count; i++)
         out[i] = (float)sl_onnx_konst_number(konst, from + i);
     return SL_OK;

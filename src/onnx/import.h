@@ -11,7 +11,7 @@
 
 #include "graph/graph.h"
 
-struct sl_onnx_file;
+struct sl_proto_file;
 
 struct sl_onnx_options {
     const char *loss; /* "cross_entropy:logits,labels", NULL: the file's own */
@@ -28,7 +28,7 @@ struct sl_onnx_imported {
 SL_MUST_CHECK sl_err sl_onnx_import(const char *path, const struct sl_onnx_options *options,
                                     struct sl_onnx_imported *out);
 /* The same from an open file, which it takes over. */
-SL_MUST_CHECK sl_err sl_onnx_import_file(struct sl_onnx_file *file,
+SL_MUST_CHECK sl_err sl_onnx_import_file(struct sl_proto_file *file,
                                          const struct sl_onnx_options *options,
                                          struct sl_onnx_imported *out);
 void sl_onnx_imported_close(struct sl_onnx_imported *imported); /* {0} is allowed */
@@ -40,8 +40,5 @@ void sl_onnx_attach(struct sl_onnx_imported *imported, struct sl_graph *graph);
 /* Writes the initial values to a safetensors file. */
 SL_MUST_CHECK sl_err sl_onnx_write_weights(const struct sl_onnx_imported *imported,
                                            const char *path);
-
-/* NULL, or the reason why this build reads no ONNX. */
-const char *sl_onnx_missing(void);
 
 #endif

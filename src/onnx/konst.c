@@ -20,18 +20,18 @@ sl_err sl_onnx_konst_new(struct sl_arena *arena, int type, int rank, const int64
                            (long long)dim[i], i, (long long)SL_ONNX_KONST_MAX);
         konst->count *= dim[i];
     }
-    if (sl_onnx_type_is_float(type))
+    if (sl_proto_type_is_float(type))
         konst->f = SL_NEW(arena, double, konst->count + 1);
-    else if (sl_onnx_type_is_int(type))
+    else if (sl_proto_type_is_int(type))
         konst->i = SL_NEW(arena, struct sl_dim, konst->count + 1);
     else
         return sl_fail(SL_ERR_REFUSED, "constants of type %s are not computed",
-                       sl_onnx_type_name(type));
+                       sl_proto_type_name(type));
     return SL_OK;
 }
 
 struct sl_onnx_konst *sl_onnx_konst_of_tensor(struct sl_arena *arena,
-                                              const struct sl_onnx_tensor *tensor) {
+                                              const struct sl_proto_tensor *tensor) {
     struct sl_onnx_konst *konst = SL_NEW(arena, struct sl_onnx_konst, 1);
     konst->type = tensor->type;
     konst->rank = tensor->rank;
@@ -41,7 +41,7 @@ struct sl_onnx_konst *sl_onnx_konst_of_tensor(struct sl_arena *arena,
     return konst;
 }
 
-sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_onnx_file *file,
+sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_proto_file *file,
                           struct sl_onnx_konst *konst) {
     struct sl_onnx_konst *full;
     if (konst->f || konst->i)
@@ -49,9 +49,9 @@ sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_onnx_file *file,
     SL_TRY(sl_onnx_konst_new(arena, konst->type, konst->rank, konst->dim, &full));
     konst->f = full->f;
     if (konst->f)
-        return sl_onnx_read_floats(file, konst->from, 0, konst->count, konst->f);
+        return sl_proto_read_floats(file, konst->from, 0, konst->count, konst->f);
     int64_t *whole = sl_realloc(NULL, sizeof *whole * (size_t)(konst->count + 1));
-    sl_err err = sl_onnx_read_ints(file, konst->from, 0, konst->count, whole);
+    sl_err err = sl_proto_read_ints(file, konst->from, 0, konst->count, whole);
     for (int64_t i = 0; err == SL_OK && i < konst->count; i++)
         full->i[i] = (struct sl_dim){whole[i], false};
     konst->i = err == SL_OK ? full->i : NULL;

@@ -6,7 +6,7 @@
 #define SL_ONNX_KONST_H
 
 #include "graph/shape.h"
-#include "onnx/proto.h"
+#include "proto/proto.h"
 
 /* Larger constants are not computed with; an initialiser may be of any size. */
 #define SL_ONNX_KONST_MAX ((int64_t)1 << 24)
@@ -22,7 +22,7 @@ struct sl_onnx_konst {
     int64_t *per_sample; /* [count] element = i + this times the number of the sample; NULL: 0 */
     double *f;           /* floating-point elements */
     struct sl_dim *i;    /* whole numbers: n, or n times B */
-    const struct sl_onnx_tensor *from; /* f and i are NULL until they are needed */
+    const struct sl_proto_tensor *from; /* f and i are NULL until they are needed */
 };
 
 /* Zeros. */
@@ -30,8 +30,8 @@ SL_MUST_CHECK sl_err sl_onnx_konst_new(struct sl_arena *arena, int type, int ran
                                        const int64_t *dim, struct sl_onnx_konst **out);
 /* Of a tensor in the file; elements are read by sl_onnx_konst_load. */
 struct sl_onnx_konst *sl_onnx_konst_of_tensor(struct sl_arena *arena,
-                                              const struct sl_onnx_tensor *tensor);
-SL_MUST_CHECK sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_onnx_file *file,
+                                              const struct sl_proto_tensor *tensor);
+SL_MUST_CHECK sl_err sl_onnx_konst_load(struct sl_arena *arena, struct sl_proto_file *file,
                                         struct sl_onnx_konst *konst);
 /* Elements as plain numbers; SL_ERR_REFUSED where one holds B. */
 SL_MUST_CHECK sl_err sl_onnx_konst_int(const struct sl_onnx_konst *konst, int64_t at, int64_t *out);
@@ -47,7 +47,7 @@ bool sl_onnx_konst_has_batch(const struct sl_onnx_konst *konst);
 
 /* Computes the node's outputs from constant inputs (NULL: absent). *known is false where the op is
  * not one that is computed here. `out` has node->out_count entries. */
-SL_MUST_CHECK sl_err sl_onnx_konst_fold(struct sl_arena *arena, const struct sl_onnx_node *node,
+SL_MUST_CHECK sl_err sl_onnx_konst_fold(struct sl_arena *arena, const struct sl_proto_node *node,
                                         const struct sl_onnx_konst *const *in,
                                         struct sl_onnx_konst **out, bool *known);
 

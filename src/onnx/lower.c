@@ -101,7 +101,7 @@ static sl_err place_konst(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     SL_TRY(shape_of_konst(l, val->konst, &shape));
     if (val->twin)
         return place_twin(l, val);
-    if (!sl_onnx_type_is_float(val->konst->type))
+    if (!sl_proto_type_is_float(val->konst->type))
         SL_TRY(check_whole(l, val));
     const char *name = sl_onnx_lower_name(l, val->title ? val->title : val->name);
     if (val->turned) {
@@ -206,7 +206,7 @@ sl_err sl_onnx_lower_axis(const struct sl_onnx_lower *l, int64_t axis, int rank,
 
 sl_err sl_onnx_lower_axes(struct sl_onnx_lower *l, int input, int rank, struct sl_ints *out) {
     const struct sl_onnx_konst *list;
-    const struct sl_onnx_attr *attr = sl_onnx_attr(l->node, "axes");
+    const struct sl_proto_attr *attr = sl_proto_attr(l->node, "axes");
     SL_TRY(sl_onnx_lower_konst(l, input, &list));
     int64_t count = list ? list->count : attr ? attr->int_count : 0;
     *out = (struct sl_ints){0};
@@ -227,9 +227,9 @@ void sl_onnx_lower_out(struct sl_onnx_lower *l, int output, int id, int type) {
     sl_err err = SL_OK;
     if (output >= l->node->out_count || !*l->node->out[output])
         return;
-    if (sl_onnx_type_is_float(type) && sl_onnx_lower_is_int(l, id))
+    if (sl_proto_type_is_float(type) && sl_onnx_lower_is_int(l, id))
         err = sl_onnx_emit_plain(l, "to_float", 1, &id, &id);
-    else if (sl_onnx_type_is_int(type) && !sl_onnx_lower_is_int(l, id))
+    else if (sl_proto_type_is_int(type) && !sl_onnx_lower_is_int(l, id))
         err = sl_onnx_emit_plain(l, "to_int", 1, &id, &id);
     struct sl_onnx_val val = {.name = l->node->out[output],
                               .kind = err == SL_OK ? SL_ONNX_TENSOR : SL_ONNX_FAILED,
@@ -344,8 +344,8 @@ static const char *reason(struct sl_onnx_lower *l) {
                            l->node->op, text);
 }
 
-sl_err sl_onnx_lower_graph(struct sl_onnx_lower *l, const struct sl_onnx_graph *graph) {
-    const struct sl_onnx_node *outer = l->node;
+sl_err sl_onnx_lower_graph(struct sl_onnx_lower *l, const struct sl_proto_graph *graph) {
+    const struct sl_proto_node *outer = l->node;
     for (int64_t n = 0; n < graph->node_count; n++)
         for (int i = 0; i < graph->nodes[n].in_count; i++) {
             const char *name = graph->nodes[n].in[i];

@@ -23,8 +23,8 @@ struct sl_onnx_val {
     int id;        /* in the graph; -1: not there (yet) */
     int type;      /* the file's */
     int readers;
-    const struct sl_onnx_node *node; /* that computes it, or NULL */
-    const char *why;                 /* failed */
+    const struct sl_proto_node *node; /* that computes it, or NULL */
+    const char *why;                  /* failed */
     /* Of an initialiser that torch computed from a parameter (names.c): */
     const char *title; /* the parameter's name, or NULL */
     bool turned;       /* it is the parameter's transpose */
@@ -41,12 +41,12 @@ struct sl_onnx_stored {
 
 struct sl_onnx_lower {
     struct sl_arena *arena;
-    struct sl_onnx_file *file;
+    struct sl_proto_file *file;
     struct sl_graph *graph;
     struct sl_map names; /* of values: index in vals */
     SL_VEC(struct sl_onnx_val) vals;
     SL_VEC(struct sl_onnx_stored) stored;
-    const struct sl_onnx_node *node;       /* being lowered */
+    const struct sl_proto_node *node;      /* being lowered */
     const char *batch;                     /* the name of the symbolic size that is B */
     int depth;                             /* of graphs inside graphs */
     int64_t folded_max;                    /* of them */
@@ -139,7 +139,7 @@ void sl_onnx_lower_out_konst(struct sl_onnx_lower *l, int output, struct sl_onnx
 
 /* All nodes of a graph, in order. */
 SL_MUST_CHECK sl_err sl_onnx_lower_graph(struct sl_onnx_lower *l,
-                                         const struct sl_onnx_graph *graph);
+                                         const struct sl_proto_graph *graph);
 void sl_onnx_lower_add(struct sl_onnx_lower *l, struct sl_onnx_val val);
 
 /* Which initialisers are parameters, and the names that they had in the framework. */

@@ -26,7 +26,7 @@ static sl_err heads_of(struct sl_onnx_lower *l, int input, const char *heads, in
     static const int order[] = {0, 2, 1, 3};
     SL_TRY(sl_onnx_lower_float(l, input, x));
     struct sl_shape shape = *sl_onnx_lower_shape(l, *x);
-    int64_t count = sl_onnx_attr_int(l->node, heads, 0);
+    int64_t count = sl_proto_attr_int(l->node, heads, 0);
     if (shape.rank == 4 && (shape.batch & ~1u) == 0)
         return SL_OK;
     if (shape.rank != 3 || (shape.batch & ~1u) || count < 1 || shape.dim[2] % count)
@@ -68,13 +68,13 @@ static sl_err open_attention(struct sl_onnx_lower *l, struct attention *a) {
     if (a->hk < 1 || a->hq % a->hk)
         return sl_onnx_lower_refuse(l, "%lld heads of queries for %lld of keys", (long long)a->hq,
                                     (long long)a->hk);
-    a->scale = sl_onnx_attr_float(l->node, "scale", 0);
-    if (!sl_onnx_attr(l->node, "scale"))
+    a->scale = sl_proto_attr_float(l->node, "scale", 0);
+    if (!sl_proto_attr(l->node, "scale"))
         a->scale = 1 / sqrt((double)q->dim[3]);
-    a->cap = sl_onnx_attr_float(l->node, "softcap", 0);
-    a->causal = sl_onnx_attr_int(l->node, "is_causal", 0) != 0;
-    a->left = sl_onnx_attr_int(l->node, "left_window_size", -1);
-    a->right = sl_onnx_attr_int(l->node, "right_window_size", -1);
+    a->cap = sl_proto_attr_float(l->node, "softcap", 0);
+    a->causal = sl_proto_attr_int(l->node, "is_causal", 0) != 0;
+    a->left = sl_proto_attr_int(l->node, "left_window_size", -1);
+    a->right = sl_proto_attr_int(l->node, "right_window_size", -1);
     if (!sl_onnx_lower_has(l, LENGTHS))
         return SL_OK;
     struct sl_shape shape = {.rank = 4, .batch = q->batch, .dim = {q->dim[0], 1, 1, 1}};
@@ -228,7 +228,7 @@ static sl_err repeat_heads(struct sl_onnx_lower *l, const struct attention *a, i
 
 static sl_err composed(struct sl_onnx_lower *l, struct attention *a, int *y) {
     static const int turned[] = {0, 1, 3, 2};
-    int64_t mode = sl_onnx_attr_int(l->node, "qk_matmul_output_mode", 0);
+    int64_t mode = sl_proto_attr_int(l->node, "qk_matmul_output_mode", 0);
     int k = a->k, v = a->v, stages[4];
     SL_TRY(add_mask(l, a));
     SL_TRY(a->lengths >= 0 ? add_lengths(l, a) : add_places(l, a));
@@ -352,9 +352,9 @@ static sl_err join_halves(struct sl_onnx_lower *l, int half[2], bool pairs, int 
 static sl_err rotate(struct sl_onnx_lower *l, int x, int *out) {
     struct sl_onnx_emit e;
     int part[2], cs[2], term[4], turned[2];
-    bool pairs = sl_onnx_attr_int(l->node, "interleaved", 0) != 0;
+    bool pairs = sl_proto_attr_int(l->node, "interleaved", 0) != 0;
     int64_t d = sl_onnx_lower_shape(l, x)->dim[3];
-    int64_t width = sl_onnx_attr_int(l->node, "rotary_embedding_dim", 0);
+    int64_t width = sl_proto_attr_int(l->node, "rotary_embedding_dim", 0);
     width = width ? width : d;
     if (width < 2 || width % 2 || width > d)
         return sl_onnx_lower_refuse(l, "rotary_embedding_dim %lld of %lld", (long long)width,
@@ -383,7 +383,7 @@ sl_err sl_onnx_map_rotary(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     (void)row;
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
     struct sl_shape whole = *sl_onnx_lower_shape(l, x), shape = whole;
-    int64_t heads = sl_onnx_attr_int(l->node, "num_heads", 0);
+    int64_t heads = sl_proto_attr_int(l->node, "num_heads", 0);
     if (whole.rank == 4) {
         SL_TRY(sl_onnx_emit_transpose(l, x, order, &x));
     } else {

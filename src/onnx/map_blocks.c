@@ -5,8 +5,8 @@
 
 static sl_err hard_sigmoid(struct sl_onnx_lower *l, int x, int *y) {
     struct sl_onnx_emit e;
-    SL_TRY(sl_onnx_emit_scale(l, x, sl_onnx_attr_float(l->node, "alpha", 0.2), y));
-    SL_TRY(sl_onnx_emit_by(l, "offset", *y, sl_onnx_attr_float(l->node, "beta", 0.5), y));
+    SL_TRY(sl_onnx_emit_scale(l, x, sl_proto_attr_float(l->node, "alpha", 0.2), y));
+    SL_TRY(sl_onnx_emit_by(l, "offset", *y, sl_proto_attr_float(l->node, "beta", 0.5), y));
     SL_TRY(sl_onnx_emit_open(l, &e, "clamp"));
     sl_onnx_emit_float(&e, "min", 0);
     sl_onnx_emit_float(&e, "max", 1);
@@ -15,7 +15,7 @@ static sl_err hard_sigmoid(struct sl_onnx_lower *l, int x, int *y) {
 
 /* alpha elu(x / alpha) = max(0, x) + min(0, alpha (exp(x / alpha) - 1)) */
 static sl_err celu(struct sl_onnx_lower *l, int x, int *y) {
-    double alpha = sl_onnx_attr_float(l->node, "alpha", 1);
+    double alpha = sl_proto_attr_float(l->node, "alpha", 1);
     if (alpha <= 0)
         return sl_onnx_lower_refuse(l, "alpha = %g", alpha);
     SL_TRY(sl_onnx_emit_scale(l, x, 1 / alpha, y));
@@ -42,7 +42,7 @@ static sl_err softsign(struct sl_onnx_lower *l, int x, int *y) {
 }
 
 static sl_err swish(struct sl_onnx_lower *l, int x, int *y) {
-    double alpha = sl_onnx_attr_float(l->node, "alpha", 1);
+    double alpha = sl_proto_attr_float(l->node, "alpha", 1);
     if (alpha == 1)
         return sl_onnx_emit_plain(l, "silu", 1, &x, y);
     SL_TRY(sl_onnx_emit_scale(l, x, alpha, y));
@@ -52,7 +52,7 @@ static sl_err swish(struct sl_onnx_lower *l, int x, int *y) {
 
 static sl_err thresholded(struct sl_onnx_lower *l, int x, int *y) {
     int in[3] = {-1, x, -1}, bound;
-    SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, sl_onnx_attr_float(l->node, "alpha", 1),
+    SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, sl_proto_attr_float(l->node, "alpha", 1),
                                &bound));
     SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, 0, &in[2]));
     SL_TRY(sl_onnx_emit_plain(l, "greater", 2, (int[]){x, bound}, &in[0]));
@@ -60,8 +60,8 @@ static sl_err thresholded(struct sl_onnx_lower *l, int x, int *y) {
 }
 
 static sl_err selu(struct sl_onnx_lower *l, int x, int *y) {
-    double alpha = sl_onnx_attr_float(l->node, "alpha", 1.67326);
-    double gamma = sl_onnx_attr_float(l->node, "gamma", 1.0507);
+    double alpha = sl_proto_attr_float(l->node, "alpha", 1.67326);
+    double gamma = sl_proto_attr_float(l->node, "gamma", 1.0507);
     struct sl_onnx_emit e;
     if (fabs(alpha - 1.67326) < 1e-5 && fabs(gamma - 1.0507) < 1e-5)
         return sl_onnx_emit_plain(l, "selu", 1, &x, y);
@@ -115,7 +115,7 @@ sl_err sl_onnx_map_groupnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *
     struct sl_shape image = *sl_onnx_lower_shape(l, x), rows = {.rank = 3}, one = {.rank = 1};
     int64_t groups = strcmp(row->op, "InstanceNormalization") == 0
                          ? image.dim[1]
-                         : sl_onnx_attr_int(l->node, "num_groups", 0);
+                         : sl_proto_attr_int(l->node, "num_groups", 0);
     if (image.rank < 3 || (image.batch & ~1u) || groups < 1 || image.dim[1] % groups)
         return sl_onnx_lower_refuse(l, "groups do not divide the channels of the image");
     if (strcmp(row->op, "GroupNormalization") == 0 && l->file->opset < 21)
@@ -128,7 +128,7 @@ sl_err sl_onnx_map_groupnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *
     SL_TRY(sl_onnx_emit_reshape(l, x, &rows, &in[0]));
     SL_TRY(sl_onnx_emit_filled(l, &one, 1, &in[1]));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
-    sl_onnx_emit_float(&e, "eps", sl_onnx_attr_float(l->node, "epsilon", 1e-5));
+    sl_onnx_emit_float(&e, "eps", sl_proto_attr_float(l->node, "epsilon", 1e-5));
     SL_TRY(sl_onnx_emit(l, &e, 2, in, &x));
     SL_TRY(sl_onnx_emit_reshape(l, x, &image, &in[0]));
     SL_TRY(per_channel(l, 1, &image, &in[1]));

@@ -48,7 +48,7 @@ static void implicit_out(struct labels *e) {
 }
 
 static sl_err read_equation(struct sl_onnx_lower *l, const int *ranks, struct labels *e) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(l->node, "equation");
+    const struct sl_proto_attr *attr = sl_proto_attr(l->node, "equation");
     const char *text = attr ? sl_arena_dup(l->arena, attr->s.at, attr->s.length) : "";
     const char *arrow = strstr(text, "->"), *at = text, *end = arrow ? arrow : text + strlen(text);
     for (e->terms = 0; e->terms < l->node->in_count; e->terms++) {

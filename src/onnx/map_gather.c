@@ -156,7 +156,7 @@ sl_err sl_onnx_map_gather(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     (void)row;
     SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
     int rank = sl_onnx_lower_shape(l, in[0])->rank;
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0), rank, &axis));
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", 0), rank, &axis));
     const struct sl_onnx_konst *index = sl_onnx_lower_maybe(l, 1);
     if (index && index->i && index->count && axis == 0 && sl_onnx_konst_per_sample(index, 0))
         return gather_samples(l, in[0], index);

@@ -48,11 +48,11 @@ sl_err sl_onnx_map_where(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
 sl_err sl_onnx_map_arg(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int x;
-    bool last = sl_onnx_attr_int(l->node, "select_last_index", 0) != 0;
+    bool last = sl_proto_attr_int(l->node, "select_last_index", 0) != 0;
     int axis;
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
     const struct sl_shape *shape = sl_onnx_lower_shape(l, x);
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0), shape->rank, &axis));
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", 0), shape->rank, &axis));
     int64_t size = shape->dim[axis];
     if (last) { /* of equal elements the first counts: that of the turned axis */
         SL_TRY(sl_onnx_emit_open(l, &e, "flip"));
@@ -61,7 +61,7 @@ sl_err sl_onnx_map_arg(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     }
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "axis", axis);
-    sl_onnx_emit_int(&e, "keep", sl_onnx_attr_int(l->node, "keepdims", 1) != 0);
+    sl_onnx_emit_int(&e, "keep", sl_proto_attr_int(l->node, "keepdims", 1) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
     if (last) {
         SL_TRY(sl_onnx_emit_plain(l, "to_float", 1, &x, &x));
@@ -81,8 +81,8 @@ sl_err sl_onnx_map_cumsum(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     SL_TRY(sl_onnx_lower_number(l, 1, &axis));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "axis", (int64_t)axis);
-    sl_onnx_emit_int(&e, "exclusive", sl_onnx_attr_int(l->node, "exclusive", 0) != 0);
-    sl_onnx_emit_int(&e, "reverse", sl_onnx_attr_int(l->node, "reverse", 0) != 0);
+    sl_onnx_emit_int(&e, "exclusive", sl_proto_attr_int(l->node, "exclusive", 0) != 0);
+    sl_onnx_emit_int(&e, "reverse", sl_proto_attr_int(l->node, "reverse", 0) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
     sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
@@ -96,8 +96,8 @@ sl_err sl_onnx_map_topk(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     SL_TRY(sl_onnx_lower_number(l, 1, &k));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "k", (int64_t)k);
-    sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", -1));
-    sl_onnx_emit_int(&e, "largest", sl_onnx_attr_int(l->node, "largest", 1) != 0);
+    sl_onnx_emit_int(&e, "axis", sl_proto_attr_int(l->node, "axis", -1));
+    sl_onnx_emit_int(&e, "largest", sl_proto_attr_int(l->node, "largest", 1) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &y));
     sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
     sl_onnx_lower_out(l, 1, y + 1, SL_ONNX_INT64);
@@ -110,7 +110,7 @@ sl_err sl_onnx_map_gather_elements(struct sl_onnx_lower *l, const struct sl_onnx
     SL_TRY(sl_onnx_lower_float(l, 0, &in[0]));
     SL_TRY(sl_onnx_lower_in(l, 1, &in[1]));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
-    sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", 0));
+    sl_onnx_emit_int(&e, "axis", sl_proto_attr_int(l->node, "axis", 0));
     SL_TRY(sl_onnx_emit(l, &e, 2, in, &y));
     sl_onnx_lower_out(l, 0, y, sl_onnx_lower_val(l, 0)->type);
     return SL_OK;
@@ -134,13 +134,13 @@ static sl_err replace_at(struct sl_onnx_lower *l, struct sl_onnx_emit *add, int 
 sl_err sl_onnx_map_scatter(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int in[3], y;
-    bool replaces = sl_onnx_attr_is(l->node, "reduction", "none", true);
-    if (!replaces && !sl_onnx_attr_is(l->node, "reduction", "add", false))
+    bool replaces = sl_proto_attr_is(l->node, "reduction", "none", true);
+    if (!replaces && !sl_proto_attr_is(l->node, "reduction", "add", false))
         return sl_onnx_lower_refuse(l, "only the reductions 'add' and 'none' are supported");
     for (int i = 0; i < 3; i++)
         SL_TRY(sl_onnx_lower_in(l, i, &in[i]));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
-    sl_onnx_emit_int(&e, "axis", sl_onnx_attr_int(l->node, "axis", 0));
+    sl_onnx_emit_int(&e, "axis", sl_proto_attr_int(l->node, "axis", 0));
     if (replaces)
         SL_TRY(replace_at(l, &e, in, &y));
     else
@@ -170,7 +170,7 @@ sl_err sl_onnx_map_one_hot(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     if (off != 0)
         SL_TRY(sl_onnx_emit_by(l, "offset", x, off, &x));
     int rank = sl_onnx_lower_shape(l, x)->rank;
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", -1), rank, &axis));
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", -1), rank, &axis));
     for (int i = 0; i < rank; i++)
         perm[i] = i < axis ? i : i == axis ? rank - 1 : i - 1;
     SL_TRY(sl_onnx_emit_transpose(l, x, perm, &x));
@@ -204,14 +204,14 @@ sl_err sl_onnx_map_pad(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int64_t before[SL_MAX_RANK] = {0}, after[SL_MAX_RANK] = {0};
     double value = 0;
     int x;
-    const char *mode = sl_onnx_attr(l->node, "mode") ? NULL : "constant";
+    const char *mode = sl_proto_attr(l->node, "mode") ? NULL : "constant";
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
     int rank = sl_onnx_lower_shape(l, x)->rank;
     SL_TRY(margins(l, rank, before, after));
     if (sl_onnx_lower_has(l, 2))
         SL_TRY(sl_onnx_lower_number(l, 2, &value));
     for (int i = 0; i < SL_COUNT(modes); i++)
-        if (sl_onnx_attr_is(l->node, "mode", modes[i], false))
+        if (sl_proto_attr_is(l->node, "mode", modes[i], false))
             mode = modes[i];
     if (!mode)
         return sl_onnx_lower_refuse(l, "this mode; constant, reflect and edge are supported");
@@ -282,10 +282,10 @@ sl_err sl_onnx_map_tile(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
 sl_err sl_onnx_map_depth(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     static const int dcr[] = {0, 3, 4, 1, 5, 2}, crd[] = {0, 1, 4, 2, 5, 3},
                      back[] = {0, 3, 5, 1, 2, 4}, back_crd[] = {0, 1, 3, 5, 2, 4};
-    int64_t b = sl_onnx_attr_int(l->node, "blocksize", 0);
+    int64_t b = sl_proto_attr_int(l->node, "blocksize", 0);
     int x;
     bool to_space = strcmp(row->op, "DepthToSpace") == 0;
-    bool by_column = sl_onnx_attr_is(l->node, "mode", "CRD", false);
+    bool by_column = sl_proto_attr_is(l->node, "mode", "CRD", false);
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     struct sl_shape in = *sl_onnx_lower_shape(l, x), wide = in, out = in;
     if (in.rank != 4 || (in.batch & ~1u) || b < 1 || b > 1 << 15 ||
@@ -326,7 +326,7 @@ sl_err sl_onnx_map_trilu(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     if (shape->rank < 2 || (shape->batch >> (shape->rank - 2)))
         return sl_onnx_lower_refuse(l, "a matrix is needed");
     const int64_t dim[2] = {shape->dim[shape->rank - 2], shape->dim[shape->rank - 1]};
-    bool upper = sl_onnx_attr_int(l->node, "upper", 1) != 0;
+    bool upper = sl_proto_attr_int(l->node, "upper", 1) != 0;
     SL_TRY(sl_onnx_konst_new(l->arena, SL_ONNX_BOOL, 2, dim, &mask));
     for (int64_t i = 0; i < mask->count; i++) {
         int64_t above = i % dim[1] - i / dim[1];

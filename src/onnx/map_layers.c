@@ -26,7 +26,7 @@ sl_err sl_onnx_map_global_pool(struct sl_onnx_lower *l, const struct sl_onnx_row
 sl_err sl_onnx_map_batchnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int in[5], y;
-    bool training = sl_onnx_attr_int(l->node, "training_mode", 0) != 0;
+    bool training = sl_proto_attr_int(l->node, "training_mode", 0) != 0;
     (void)row;
     for (int i = 0; i < 5; i++) {
         struct sl_onnx_val *val = sl_onnx_lower_val(l, i);
@@ -41,8 +41,8 @@ sl_err sl_onnx_map_batchnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *
                                         "the new running statistics are no tensors of the graph");
     }
     SL_TRY(sl_onnx_emit_open(l, &e, training ? "batchnorm" : "batchnorm_eval"));
-    sl_onnx_emit_float(&e, "eps", sl_onnx_attr_float(l->node, "epsilon", 1e-5));
-    sl_onnx_emit_float(&e, "momentum", 1 - sl_onnx_attr_float(l->node, "momentum", 0.9));
+    sl_onnx_emit_float(&e, "eps", sl_proto_attr_float(l->node, "epsilon", 1e-5));
+    sl_onnx_emit_float(&e, "momentum", 1 - sl_proto_attr_float(l->node, "momentum", 0.9));
     SL_TRY(sl_onnx_emit(l, &e, 5, in, &y));
     sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
     return SL_OK;
@@ -87,9 +87,9 @@ static sl_err normalise(struct sl_onnx_lower *l, const char *op, const char *eps
     int in[3] = {-1, -1, -1}, y, axis;
     SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
     struct sl_shape whole = *sl_onnx_lower_shape(l, in[0]);
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", -1), whole.rank, &axis));
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", -1), whole.rank, &axis));
     SL_TRY(rows_from(l, in[0], axis, &in[0]));
-    SL_TRY(put_moments(l, in[0], whole, axis, sl_onnx_attr_float(l->node, eps, 1e-5)));
+    SL_TRY(put_moments(l, in[0], whole, axis, sl_proto_attr_float(l->node, eps, 1e-5)));
     struct sl_shape want = {.rank = 1};
     sl_graph_shape_set(&want, 0, sl_graph_shape_dim(sl_onnx_lower_shape(l, in[0]), -1));
     for (int i = 1; i < inputs; i++)
@@ -100,7 +100,7 @@ static sl_err normalise(struct sl_onnx_lower *l, const char *op, const char *eps
             SL_TRY(sl_onnx_emit_reshape(l, in[i], &want, &in[i]));
         }
     SL_TRY(sl_onnx_emit_open(l, &e, op));
-    sl_onnx_emit_float(&e, "eps", sl_onnx_attr_float(l->node, eps, 1e-5));
+    sl_onnx_emit_float(&e, "eps", sl_proto_attr_float(l->node, eps, 1e-5));
     SL_TRY(sl_onnx_emit(l, &e, in[2] >= 0 ? 3 : 2, in, &y));
     SL_TRY(sl_onnx_emit_reshape(l, y, &whole, &y));
     sl_onnx_lower_out(l, 0, y, SL_ONNX_FLOAT);
@@ -121,7 +121,7 @@ sl_err sl_onnx_map_gelu(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_choice(&e, "approx",
-                        sl_onnx_attr_is(l->node, "approximate", "tanh", false) ? "tanh" : "erf");
+                        sl_proto_attr_is(l->node, "approximate", "tanh", false) ? "tanh" : "erf");
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
     sl_onnx_lower_out(l, 0, x, SL_ONNX_FLOAT);
     return SL_OK;

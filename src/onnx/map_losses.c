@@ -20,9 +20,9 @@ static sl_err classes_last(struct sl_onnx_lower *l, int x, int *out) {
 /* Targets that are ignored become a class that there is not: their row of one_hot is 0. */
 static sl_err without_ignored(struct sl_onnx_lower *l, int64_t classes, int *targets) {
     int in[3] = {-1, -1, *targets}, number[2];
-    if (!sl_onnx_attr(l->node, "ignore_index"))
+    if (!sl_proto_attr(l->node, "ignore_index"))
         return SL_OK;
-    double values[2] = {(double)sl_onnx_attr_int(l->node, "ignore_index", 0), (double)classes};
+    double values[2] = {(double)sl_proto_attr_int(l->node, "ignore_index", 0), (double)classes};
     for (int i = 0; i < 2; i++) {
         SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, values[i], &number[i]));
         SL_TRY(sl_onnx_emit_plain(l, "to_int", 1, &number[i], &number[i]));
@@ -56,16 +56,16 @@ static sl_err composed(struct sl_onnx_lower *l, int x, int targets, int *out) {
     }
     SL_TRY(sl_onnx_emit_plain(l, "mul", 2, (int[]){hot, x}, &x));
     SL_TRY(sl_onnx_emit_scale(l, x, -1, &x));
-    bool none = sl_onnx_attr_is(l->node, "reduction", "none", false);
+    bool none = sl_proto_attr_is(l->node, "reduction", "none", false);
     SL_TRY(sum_of(l, x, !none, out));
-    if (none || sl_onnx_attr_is(l->node, "reduction", "sum", false))
+    if (none || sl_proto_attr_is(l->node, "reduction", "sum", false))
         return SL_OK;
     SL_TRY(sum_of(l, hot, true, &total));
     return sl_onnx_emit_plain(l, "div", 2, (int[]){*out, total}, out);
 }
 
 static bool is_mean(struct sl_onnx_lower *l) {
-    return sl_onnx_attr_is(l->node, "reduction", "mean", true) && !sl_onnx_lower_has(l, 2);
+    return sl_proto_attr_is(l->node, "reduction", "mean", true) && !sl_onnx_lower_has(l, 2);
 }
 
 sl_err sl_onnx_map_cross_entropy(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
@@ -78,7 +78,7 @@ sl_err sl_onnx_map_cross_entropy(struct sl_onnx_lower *l, const struct sl_onnx_r
     SL_TRY(sl_onnx_emit_plain(l, "log_softmax", 1, &in[0], &logs));
     if (is_mean(l)) {
         SL_TRY(sl_onnx_emit_open(l, &e, "cross_entropy"));
-        sl_onnx_emit_int(&e, "ignore", sl_onnx_attr_int(l->node, "ignore_index", -100));
+        sl_onnx_emit_int(&e, "ignore", sl_proto_attr_int(l->node, "ignore_index", -100));
         SL_TRY(sl_onnx_emit(l, &e, 2, in, &y));
     } else {
         SL_TRY(composed(l, logs, in[1], &y));
@@ -101,7 +101,7 @@ sl_err sl_onnx_map_nll(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     SL_TRY(classes_last(l, in[0], &in[0]));
     if (is_mean(l)) {
         SL_TRY(sl_onnx_emit_open(l, &e, "nll"));
-        sl_onnx_emit_int(&e, "ignore", sl_onnx_attr_int(l->node, "ignore_index", -100));
+        sl_onnx_emit_int(&e, "ignore", sl_proto_attr_int(l->node, "ignore_index", -100));
         SL_TRY(sl_onnx_emit(l, &e, 2, in, &y));
     } else {
         SL_TRY(composed(l, in[0], in[1], &y));

@@ -38,7 +38,7 @@ sl_err sl_onnx_map_unary_alpha(struct sl_onnx_lower *l, const struct sl_onnx_row
     int x;
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
-    double alpha = sl_onnx_attr_float(l->node, "alpha", leaky ? 0.01 : 1);
+    double alpha = sl_proto_attr_float(l->node, "alpha", leaky ? 0.01 : 1);
     if (e.op->attrs == NULL || e.op->attrs[0].kind != SL_ATTR_FLOAT)
         return sl_onnx_lower_refuse(l, "'alpha' is not supported");
     e.attr[0].f = alpha;
@@ -274,19 +274,19 @@ sl_err sl_onnx_map_gemm(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     struct sl_onnx_emit e;
     int in[3] = {-1, -1, -1}, y, c = -1;
     (void)row;
-    double alpha = sl_onnx_attr_float(l->node, "alpha", 1);
-    double beta = sl_onnx_attr_float(l->node, "beta", 1);
+    double alpha = sl_proto_attr_float(l->node, "alpha", 1);
+    double beta = sl_proto_attr_float(l->node, "beta", 1);
     SL_TRY(sl_onnx_lower_in(l, 0, &in[0]));
     SL_TRY(sl_onnx_lower_in(l, 1, &in[1]));
     SL_TRY(sl_onnx_emit_scale(l, in[0], alpha, &in[0]));
     SL_TRY(sl_onnx_emit_open(l, &e, "matmul"));
-    sl_onnx_emit_int(&e, "ta", sl_onnx_attr_int(l->node, "transA", 0) != 0);
-    sl_onnx_emit_int(&e, "tb", sl_onnx_attr_int(l->node, "transB", 0) != 0);
+    sl_onnx_emit_int(&e, "ta", sl_proto_attr_int(l->node, "transA", 0) != 0);
+    sl_onnx_emit_int(&e, "tb", sl_proto_attr_int(l->node, "transB", 0) != 0);
     if (sl_onnx_lower_has(l, 2)) {
         SL_TRY(sl_onnx_lower_in(l, 2, &c));
         SL_TRY(sl_onnx_emit_scale(l, c, beta, &c));
         const struct sl_shape *b = sl_onnx_lower_shape(l, in[1]), *bias = sl_onnx_lower_shape(l, c);
-        int column = sl_onnx_attr_int(l->node, "transB", 0) ? 0 : 1;
+        int column = sl_proto_attr_int(l->node, "transB", 0) ? 0 : 1;
         if (b->rank == 2 && bias->rank == 1 && bias->dim[0] == b->dim[column] && !bias->batch) {
             in[2] = c;
             c = -1;
@@ -307,7 +307,7 @@ sl_err sl_onnx_map_reduce(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     int x, y;
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_lower_axes(l, 1, sl_onnx_lower_shape(l, x)->rank, &axes));
-    if (axes.count == 0 && sl_onnx_attr_int(l->node, "noop_with_empty_axes", 0)) {
+    if (axes.count == 0 && sl_proto_attr_int(l->node, "noop_with_empty_axes", 0)) {
         sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
         return SL_OK;
     }
@@ -319,7 +319,7 @@ sl_err sl_onnx_map_reduce(struct sl_onnx_lower *l, const struct sl_onnx_row *row
         SL_TRY(sl_onnx_emit_plain(l, "exp", 1, &x, &x));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_ints(&e, "axes", axes.count, axes.at);
-    sl_onnx_emit_int(&e, "keep", sl_onnx_attr_int(l->node, "keepdims", 1) != 0);
+    sl_onnx_emit_int(&e, "keep", sl_proto_attr_int(l->node, "keepdims", 1) != 0);
     SL_TRY(sl_onnx_emit(l, &e, 1, &x, &y));
     if (strcmp(row->op, "ReduceL2") == 0)
         SL_TRY(sl_onnx_emit_plain(l, "sqrt", 1, &y, &y));
@@ -334,7 +334,7 @@ sl_err sl_onnx_map_softmax(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     int x, axis, perm[SL_MAX_RANK];
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     int rank = sl_onnx_lower_shape(l, x)->rank;
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", -1), rank, &axis));
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", -1), rank, &axis));
     for (int i = 0; i < rank; i++)
         perm[i] = i == axis ? rank - 1 : i == rank - 1 ? axis : i;
     SL_TRY(sl_onnx_emit_transpose(l, x, perm, &x));

@@ -82,7 +82,7 @@ static sl_err gather_by_sample(struct sl_onnx_lower *l, int x, int index) {
 /* The index as Concat of the numbers of the samples and a tensor: the tensor. */
 static struct sl_onnx_val *beside_samples(struct sl_onnx_lower *l,
                                           const struct sl_onnx_val *index) {
-    const struct sl_onnx_node *node = index->node;
+    const struct sl_proto_node *node = index->node;
     if (!node || strcmp(node->op, "Concat") != 0 || node->in_count != 2)
         return NULL;
     struct sl_onnx_val *sample = sl_onnx_lower_named(l, node->in[0]);
@@ -100,7 +100,7 @@ sl_err sl_onnx_map_gather_nd(struct sl_onnx_lower *l, const struct sl_onnx_row *
     int x;
     (void)row;
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
-    if (sl_onnx_attr_int(l->node, "batch_dims", 0))
+    if (sl_proto_attr_int(l->node, "batch_dims", 0))
         return sl_onnx_lower_refuse(l, "'batch_dims' is not supported");
     struct sl_onnx_val *other = index ? beside_samples(l, index) : NULL;
     if (other)
@@ -138,7 +138,7 @@ sl_err sl_onnx_map_scatter_nd(struct sl_onnx_lower *l, const struct sl_onnx_row 
     struct places p;
     int x, in[2], updates;
     (void)row;
-    if (!sl_onnx_attr_is(l->node, "reduction", "none", true))
+    if (!sl_proto_attr_is(l->node, "reduction", "none", true))
         return sl_onnx_lower_refuse(l, "only the reduction 'none' is supported");
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
     SL_TRY(sl_onnx_lower_konst(l, 1, &index));
@@ -177,7 +177,7 @@ sl_err sl_onnx_map_split_to_sequence(struct sl_onnx_lower *l, const struct sl_on
     (void)row;
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     SL_TRY(sl_onnx_lower_konst(l, 1, &sizes));
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0),
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", 0),
                               sl_onnx_lower_shape(l, x)->rank, &axis));
     struct sl_dim all = sl_graph_shape_dim(sl_onnx_lower_shape(l, x), axis);
     if (all.batch || !sizes)

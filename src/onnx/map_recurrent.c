@@ -142,7 +142,7 @@ static sl_err stack(struct sl_onnx_lower *l, const struct cell *c, const int *y,
 
 /* Options that the ops do not have. */
 static sl_err refuse_options(struct sl_onnx_lower *l, const struct cell *c) {
-    const struct sl_onnx_attr *f = sl_onnx_attr(l->node, "activations");
+    const struct sl_proto_attr *f = sl_proto_attr(l->node, "activations");
     const char *at = c->functions;
     int count = c->lstm ? 3 : c->gates == 3 ? 2 : 1;
     for (int i = 0; f && i < f->string_count && i < count * c->dirs; i++) {
@@ -152,13 +152,13 @@ static sl_err refuse_options(struct sl_onnx_lower *l, const struct cell *c) {
             return sl_onnx_lower_refuse(l, "only the activations %s are supported", c->functions);
         at += length + (at[length] == ' ');
     }
-    if (sl_onnx_attr(l->node, "clip"))
+    if (sl_proto_attr(l->node, "clip"))
         return sl_onnx_lower_refuse(l, "'clip' is not supported");
-    if (sl_onnx_attr_int(l->node, "input_forget", 0))
+    if (sl_proto_attr_int(l->node, "input_forget", 0))
         return sl_onnx_lower_refuse(l, "'input_forget' is not supported");
     if (c->lstm && sl_onnx_lower_has(l, PEEPHOLE) && !is_zero(l, PEEPHOLE))
         return sl_onnx_lower_refuse(l, "peepholes are not supported");
-    if (c->gates == 3 && !sl_onnx_attr_int(l->node, "linear_before_reset", 0))
+    if (c->gates == 3 && !sl_proto_attr_int(l->node, "linear_before_reset", 0))
         return sl_onnx_lower_refuse(l, "only linear_before_reset = 1 is supported");
     const struct sl_onnx_konst *lengths = sl_onnx_lower_maybe(l, LENGTHS);
     double length;
@@ -171,11 +171,11 @@ static sl_err refuse_options(struct sl_onnx_lower *l, const struct cell *c) {
 static sl_err recurrent(struct sl_onnx_lower *l, struct cell *c) {
     static const int order[] = {1, 0, 2};
     int w;
-    c->backward = sl_onnx_attr_is(l->node, "direction", "reverse", false);
-    c->dirs = sl_onnx_attr_is(l->node, "direction", "bidirectional", false) ? 2 : 1;
+    c->backward = sl_proto_attr_is(l->node, "direction", "reverse", false);
+    c->dirs = sl_proto_attr_is(l->node, "direction", "bidirectional", false) ? 2 : 1;
     SL_TRY(sl_onnx_lower_in(l, X, &c->x));
     const struct sl_shape *in = sl_onnx_lower_shape(l, c->x);
-    c->batch_first = sl_onnx_attr_int(l->node, "layout", 0) != 0;
+    c->batch_first = sl_proto_attr_int(l->node, "layout", 0) != 0;
     if (in->rank != 3 || (in->batch & (c->batch_first ? 6u : 5u)) || !sl_onnx_lower_has(l, R))
         return sl_onnx_lower_refuse(l, "x must be [T,B,I]");
     c->steps = in->dim[c->batch_first];
@@ -209,7 +209,7 @@ sl_err sl_onnx_map_gru(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
 }
 
 sl_err sl_onnx_map_rnn(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    const struct sl_onnx_attr *f = sl_onnx_attr(l->node, "activations");
+    const struct sl_proto_attr *f = sl_proto_attr(l->node, "activations");
     bool relu = f && f->string_count && sl_str_is(f->strings[0], "Relu");
     return recurrent(
         l, &(struct cell){

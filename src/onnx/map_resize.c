@@ -16,7 +16,7 @@ struct axis_rule {
 
 static const char *text_attr(const struct sl_onnx_lower *l, const char *name,
                              const char *fallback) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(l->node, name);
+    const struct sl_proto_attr *attr = sl_proto_attr(l->node, name);
     return attr && attr->s.length ? sl_arena_dup(l->arena, attr->s.at, attr->s.length) : fallback;
 }
 
@@ -77,10 +77,10 @@ static sl_err nearest(struct sl_onnx_lower *l, double at, double *out) {
 
 /* Adds the weights of row i. Elements beyond the edge are those at the edge, or do not count. */
 static void weigh(struct sl_onnx_lower *l, const struct axis_rule *r, double at, double *weights) {
-    bool is_cubic = sl_onnx_attr_is(l->node, "mode", "cubic", false);
-    bool exclude = sl_onnx_attr_int(l->node, "exclude_outside", 0) != 0;
-    double a = sl_onnx_attr_float(l->node, "cubic_coeff_a", -0.75), total = 0;
-    bool smooth = sl_onnx_attr_int(l->node, "antialias", 0) != 0 && r->scale < 1;
+    bool is_cubic = sl_proto_attr_is(l->node, "mode", "cubic", false);
+    bool exclude = sl_proto_attr_int(l->node, "exclude_outside", 0) != 0;
+    double a = sl_proto_attr_float(l->node, "cubic_coeff_a", -0.75), total = 0;
+    bool smooth = sl_proto_attr_int(l->node, "antialias", 0) != 0 && r->scale < 1;
     double shrink = smooth ? r->scale : 1, reach = (is_cubic ? 2 : 1) / shrink;
     int64_t first = (int64_t)floor(at - reach), last = (int64_t)ceil(at + reach);
     for (int64_t k = first; k <= last; k++) {
@@ -101,10 +101,10 @@ static sl_err fill_row(struct sl_onnx_lower *l, const struct axis_rule *r, int64
     double at, near;
     SL_TRY(coordinate(l, r, i, &at));
     bool crop =
-        sl_onnx_attr_is(l->node, "coordinate_transformation_mode", "tf_crop_and_resize", false);
+        sl_proto_attr_is(l->node, "coordinate_transformation_mode", "tf_crop_and_resize", false);
     if (crop && (at < 0 || at > (double)(r->in - 1)))
         return sl_onnx_lower_refuse(l, "elements beyond the edge of the image");
-    if (!sl_onnx_attr_is(l->node, "mode", "nearest", true)) {
+    if (!sl_proto_attr_is(l->node, "mode", "nearest", true)) {
         weigh(l, r, at, weights);
         return SL_OK;
     }
@@ -144,11 +144,11 @@ static sl_err rules_of(struct sl_onnx_lower *l, const struct sl_shape *shape, in
                        struct axis_rule *rules) {
     bool old = strcmp(l->node->op, "Upsample") == 0;
     const struct sl_onnx_konst *scales, *sizes = NULL, *region = NULL;
-    const struct sl_onnx_attr *axes = sl_onnx_attr(l->node, "axes");
+    const struct sl_proto_attr *axes = sl_proto_attr(l->node, "axes");
     SL_TRY(sl_onnx_lower_konst(l, old ? 1 : 2, &scales));
     if (!old)
         SL_TRY(sl_onnx_lower_konst(l, 3, &sizes));
-    if (sl_onnx_attr_is(l->node, "coordinate_transformation_mode", "tf_crop_and_resize", false))
+    if (sl_proto_attr_is(l->node, "coordinate_transformation_mode", "tf_crop_and_resize", false))
         SL_TRY(sl_onnx_lower_konst(l, 1, &region));
     bool by_scale = scales && scales->count > 0;
     const struct sl_onnx_konst *list = by_scale ? scales : sizes;
@@ -180,8 +180,8 @@ static sl_err rules_of(struct sl_onnx_lower *l, const struct sl_shape *shape, in
 
 /* One scale for all axes: the larger or smaller of those that the sizes give. */
 static void keep_ratio(const struct sl_onnx_lower *l, int count, struct axis_rule *rules) {
-    bool larger = sl_onnx_attr_is(l->node, "keep_aspect_ratio_policy", "not_smaller", false);
-    bool smaller = sl_onnx_attr_is(l->node, "keep_aspect_ratio_policy", "not_larger", false);
+    bool larger = sl_proto_attr_is(l->node, "keep_aspect_ratio_policy", "not_smaller", false);
+    bool smaller = sl_proto_attr_is(l->node, "keep_aspect_ratio_policy", "not_larger", false);
     double scale = count ? rules[0].scale : 1;
     for (int i = 0; i < count; i++)
         if (larger ? rules[i].scale > scale : rules[i].scale < scale)
@@ -196,7 +196,7 @@ static void keep_ratio(const struct sl_onnx_lower *l, int count, struct axis_rul
 static bool repeats(struct sl_onnx_lower *l, int rank, int count, const struct axis_rule *rules,
                     int64_t factor[2]) {
     factor[0] = factor[1] = 1;
-    if (rank != 4 || !sl_onnx_attr_is(l->node, "mode", "nearest", true))
+    if (rank != 4 || !sl_proto_attr_is(l->node, "mode", "nearest", true))
         return false;
     for (int i = 0; i < count; i++) {
         if (rules[i].axis < 2 || rules[i].out % rules[i].in)

@@ -21,17 +21,17 @@ sl_err sl_onnx_map_identity(struct sl_onnx_lower *l, const struct sl_onnx_row *r
 
 sl_err sl_onnx_map_cast(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_val val = *sl_onnx_lower_val(l, 0);
-    int to = (int)sl_onnx_attr_int(l->node, "to", SL_ONNX_NONE), x;
+    int to = (int)sl_proto_attr_int(l->node, "to", SL_ONNX_NONE), x;
     (void)row;
     if (strcmp(l->node->op, "CastLike") == 0)
         to = sl_onnx_lower_has(l, 1) ? sl_onnx_lower_val(l, 1)->type : SL_ONNX_NONE;
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
-    bool from_int = sl_onnx_lower_is_int(l, x), to_int = sl_onnx_type_is_int(to);
-    if (!to_int && !sl_onnx_type_is_float(to))
-        return sl_onnx_lower_refuse(l, "a cast to %s", sl_onnx_type_name(to));
+    bool from_int = sl_onnx_lower_is_int(l, x), to_int = sl_proto_type_is_int(to);
+    if (!to_int && !sl_proto_type_is_float(to))
+        return sl_onnx_lower_refuse(l, "a cast to %s", sl_proto_type_name(to));
     if (!to_int && to != SL_ONNX_FLOAT && to != val.type)
         return sl_onnx_lower_refuse(l, "a cast to %s changes the numbers; only float is computed",
-                                    sl_onnx_type_name(to));
+                                    sl_proto_type_name(to));
     if (to == SL_ONNX_BOOL && val.type != SL_ONNX_BOOL) { /* not 0, not false */
         int zero;
         if (!from_int) {
@@ -81,8 +81,8 @@ sl_err sl_onnx_map_shape(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     (void)row;
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     const struct sl_shape *shape = sl_onnx_lower_shape(l, x);
-    int64_t rank = shape->rank, from = sl_onnx_attr_int(l->node, "start", 0);
-    int64_t to = sl_onnx_attr_int(l->node, "end", rank);
+    int64_t rank = shape->rank, from = sl_proto_attr_int(l->node, "start", 0);
+    int64_t to = sl_proto_attr_int(l->node, "end", rank);
     from += from < 0 ? rank : 0;
     to += to < 0 ? rank : 0;
     from = from < 0 ? 0 : from;
@@ -128,7 +128,7 @@ sl_err sl_onnx_map_reshape(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
                                     SL_MAX_RANK);
     for (int i = 0; i < want->count; i++) {
         struct sl_dim dim = want->i[i];
-        if (dim.n == 0 && !sl_onnx_attr_int(l->node, "allowzero", 0) && i < in.rank)
+        if (dim.n == 0 && !sl_proto_attr_int(l->node, "allowzero", 0) && i < in.rank)
             dim = sl_graph_shape_dim(&in, i);
         if (dim.n < 0)
             free_axis = i;
@@ -154,7 +154,7 @@ sl_err sl_onnx_map_flatten(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     (void)row;
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     struct sl_shape in = *sl_onnx_lower_shape(l, x);
-    int64_t axis = sl_onnx_attr_int(l->node, "axis", 1);
+    int64_t axis = sl_proto_attr_int(l->node, "axis", 1);
     axis += axis < 0 ? in.rank : 0;
     if (axis < 0 || axis > in.rank)
         return sl_onnx_lower_refuse(l, "axis %lld", (long long)axis);
@@ -210,7 +210,7 @@ sl_err sl_onnx_map_unsqueeze(struct sl_onnx_lower *l, const struct sl_onnx_row *
 }
 
 sl_err sl_onnx_map_transpose(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(l->node, "perm");
+    const struct sl_proto_attr *attr = sl_proto_attr(l->node, "perm");
     int x, perm[SL_MAX_RANK];
     (void)row;
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
@@ -262,7 +262,7 @@ sl_err sl_onnx_map_concat(struct sl_onnx_lower *l, const struct sl_onnx_row *row
         SL_TRY(sl_onnx_lower_in(l, i, &in[i]));
     if (l->node->in_count == 0)
         return sl_onnx_lower_refuse(l, "no inputs");
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0),
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", 0),
                               sl_onnx_lower_shape(l, in[0])->rank, &axis));
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));
     sl_onnx_emit_int(&e, "axis", axis);
@@ -290,7 +290,7 @@ sl_err sl_onnx_map_split(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     SL_TRY(sl_onnx_lower_in(l, 0, &x));
     SL_TRY(sl_onnx_lower_konst(l, 1, &sizes));
     int type = sl_onnx_lower_val(l, 0)->type;
-    SL_TRY(sl_onnx_lower_axis(l, sl_onnx_attr_int(l->node, "axis", 0),
+    SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", 0),
                               sl_onnx_lower_shape(l, x)->rank, &axis));
     struct sl_dim all = sl_graph_shape_dim(sl_onnx_lower_shape(l, x), axis);
     if (count < 1 || count > MAX || all.batch || (sizes && sizes->count != count))
@@ -329,12 +329,12 @@ sl_err sl_onnx_map_split(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
 
 /* A condition that is known while importing: the nodes of one branch take the place of the node. */
 sl_err sl_onnx_map_if(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
-    const struct sl_onnx_node *node = l->node;
+    const struct sl_proto_node *node = l->node;
     double condition;
     (void)row;
     SL_TRY(sl_onnx_lower_number(l, 0, &condition));
-    const struct sl_onnx_attr *attr =
-        sl_onnx_attr(node, condition != 0 ? "then_branch" : "else_branch");
+    const struct sl_proto_attr *attr =
+        sl_proto_attr(node, condition != 0 ? "then_branch" : "else_branch");
     if (!attr || !attr->g || attr->g->out_count != node->out_count || l->depth >= SL_ONNX_DEPTH)
         return sl_onnx_lower_refuse(l, "the branch is missing or nested too deeply");
     for (int64_t i = 0; i < attr->g->tensor_count; i++)

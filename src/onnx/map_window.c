@@ -14,7 +14,7 @@ struct window {
 /* An attribute with one number per spatial axis. */
 static void pair(const struct sl_onnx_lower *l, const char *name, int64_t fallback, bool signal,
                  int64_t out[SPATIAL]) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(l->node, name);
+    const struct sl_proto_attr *attr = sl_proto_attr(l->node, name);
     out[0] = signal ? 1 : fallback;
     out[1] = fallback;
     for (int i = 0; attr && i < attr->int_count && i < SPATIAL; i++)
@@ -33,7 +33,7 @@ static void pad_same(struct window *w, const struct sl_shape *x, bool upper) {
 }
 
 static sl_err window_of(struct sl_onnx_lower *l, const struct sl_shape *x, struct window *w) {
-    const struct sl_onnx_attr *pads = sl_onnx_attr(l->node, "pads");
+    const struct sl_proto_attr *pads = sl_proto_attr(l->node, "pads");
     int spatial = w->signal ? 1 : SPATIAL;
     pair(l, "strides", 1, w->signal, w->stride);
     pair(l, "dilations", 1, w->signal, w->dilation);
@@ -50,9 +50,9 @@ static sl_err window_of(struct sl_onnx_lower *l, const struct sl_shape *x, struc
         if (w->before[at] < 0 || w->after[at] < 0)
             return sl_onnx_lower_refuse(l, "negative padding");
     }
-    if (sl_onnx_attr_is(l->node, "auto_pad", "SAME_UPPER", false))
+    if (sl_proto_attr_is(l->node, "auto_pad", "SAME_UPPER", false))
         pad_same(w, x, true);
-    else if (sl_onnx_attr_is(l->node, "auto_pad", "SAME_LOWER", false))
+    else if (sl_proto_attr_is(l->node, "auto_pad", "SAME_LOWER", false))
         pad_same(w, x, false);
     return SL_OK;
 }
@@ -115,7 +115,7 @@ sl_err sl_onnx_map_conv(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     sl_onnx_emit_ints(&e, "stride", SPATIAL, w.stride);
     sl_onnx_emit_ints(&e, "pad", SPATIAL, w.before);
     sl_onnx_emit_ints(&e, "dilation", SPATIAL, w.dilation);
-    sl_onnx_emit_int(&e, "groups", sl_onnx_attr_int(l->node, "group", 1));
+    sl_onnx_emit_int(&e, "groups", sl_proto_attr_int(l->node, "group", 1));
     SL_TRY(sl_onnx_emit(l, &e, in[2] < 0 ? 2 : 3, in, &y));
     return put_image(l, y, w.signal);
 }
@@ -133,9 +133,9 @@ static bool rounds_up(const struct window *w, const struct sl_shape *x, bool cei
 /* Output sizes between which the paddings decide. */
 static sl_err transposed_size(struct sl_onnx_lower *l, const struct sl_shape *x, struct window *w,
                               const int64_t extra[SPATIAL], int64_t size[SPATIAL]) {
-    const struct sl_onnx_attr *stated = sl_onnx_attr(l->node, "output_shape");
-    bool upper = sl_onnx_attr_is(l->node, "auto_pad", "SAME_UPPER", false);
-    bool same = upper || sl_onnx_attr_is(l->node, "auto_pad", "SAME_LOWER", false);
+    const struct sl_proto_attr *stated = sl_proto_attr(l->node, "output_shape");
+    bool upper = sl_proto_attr_is(l->node, "auto_pad", "SAME_UPPER", false);
+    bool same = upper || sl_proto_attr_is(l->node, "auto_pad", "SAME_LOWER", false);
     int spatial = w->signal ? 1 : SPATIAL;
     for (int i = w->signal; i < SPATIAL; i++) {
         int64_t full = (x->dim[2 + i] - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -194,7 +194,7 @@ sl_err sl_onnx_map_conv_transpose(struct sl_onnx_lower *l, const struct sl_onnx_
         sl_onnx_emit_ints(&e, "pad", SPATIAL, w.before);
     else
         sl_onnx_emit_ints(&e, "out_pad", SPATIAL, beyond);
-    sl_onnx_emit_int(&e, "groups", sl_onnx_attr_int(l->node, "group", 1));
+    sl_onnx_emit_int(&e, "groups", sl_proto_attr_int(l->node, "group", 1));
     SL_TRY(sl_onnx_emit(l, &e, in[2] < 0 ? 2 : 3, in, &y));
     for (int i = 0; i < SPATIAL && !even; i++)
         SL_TRY(sl_onnx_emit_slice(l, y, 2 + i, w.before[i], w.before[i] + size[i], &y));
@@ -208,7 +208,7 @@ struct line { /* of one axis */
 };
 
 static int64_t attr_at(const struct sl_onnx_lower *l, const char *name, int at, int64_t fallback) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(l->node, name);
+    const struct sl_proto_attr *attr = sl_proto_attr(l->node, name);
     return attr && at < attr->int_count ? attr->ints[at] : fallback;
 }
 
@@ -220,8 +220,8 @@ static sl_err line_of(struct sl_onnx_lower *l, int at, int spatial, int64_t n, s
                      .before = attr_at(l, "pads", at, 0),
                      .after = attr_at(l, "pads", spatial + at, 0)};
     enum { MOST = 1 << 20 };
-    bool upper = sl_onnx_attr_is(l->node, "auto_pad", "SAME_UPPER", false);
-    bool same = upper || sl_onnx_attr_is(l->node, "auto_pad", "SAME_LOWER", false);
+    bool upper = sl_proto_attr_is(l->node, "auto_pad", "SAME_UPPER", false);
+    bool same = upper || sl_proto_attr_is(l->node, "auto_pad", "SAME_LOWER", false);
     if (p.kernel < 1 || p.stride < 1 || p.dilation < 1 || p.before < 0 || p.after < 0 ||
         p.kernel > MOST || p.stride > MOST || p.dilation > MOST || p.before > MOST ||
         p.after > MOST || n > MOST)
@@ -237,7 +237,7 @@ static sl_err line_of(struct sl_onnx_lower *l, int at, int spatial, int64_t n, s
     if (room < 0)
         return sl_onnx_lower_refuse(l, "a window is larger than the padded input");
     p.out = room / p.stride + 1;
-    if (sl_onnx_attr_int(l->node, "ceil_mode", 0) && room % p.stride &&
+    if (sl_proto_attr_int(l->node, "ceil_mode", 0) && room % p.stride &&
         p.out * p.stride < n + p.before)
         p.out++;
     *out = p;
@@ -304,7 +304,7 @@ static sl_err divide_axis(struct sl_onnx_lower *l, int axis, const struct line *
 }
 
 static sl_err pool_by_axes(struct sl_onnx_lower *l, bool mean, int x) {
-    bool padding = sl_onnx_attr_int(l->node, "count_include_pad", 0) != 0;
+    bool padding = sl_proto_attr_int(l->node, "count_include_pad", 0) != 0;
     int rank = sl_onnx_lower_shape(l, x)->rank;
     for (int axis = 2; axis < rank; axis++) {
         struct line line;
@@ -326,7 +326,7 @@ sl_err sl_onnx_map_pool(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     struct window w = {0};
     int x, y;
     bool mean = strcmp(row->op, "AveragePool") == 0;
-    bool include = sl_onnx_attr_int(l->node, "count_include_pad", 0) != 0;
+    bool include = sl_proto_attr_int(l->node, "count_include_pad", 0) != 0;
     if (l->node->out_count > 1 && *l->node->out[1])
         return sl_onnx_lower_refuse(l, "the indices of the largest elements are not available");
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
@@ -337,7 +337,7 @@ sl_err sl_onnx_map_pool(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     SL_TRY(as_image(l, &x, &w.signal));
     pair(l, "kernel_shape", 1, w.signal, w.kernel);
     SL_TRY(window_of(l, sl_onnx_lower_shape(l, x), &w));
-    bool ceil_mode = sl_onnx_attr_int(l->node, "ceil_mode", 0) != 0;
+    bool ceil_mode = sl_proto_attr_int(l->node, "ceil_mode", 0) != 0;
     bool even = w.before[0] == w.after[0] && w.before[1] == w.after[1] && w.dilation[0] == 1 &&
                 w.dilation[1] == 1 && !rounds_up(&w, sl_onnx_lower_shape(l, x), ceil_mode);
     for (int i = 0; i < SPATIAL; i++)

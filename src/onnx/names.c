@@ -7,9 +7,13 @@
  *
  *   MatMul(x, val_57)   %linear = aten.linear(%x, %p_layers_0_weight)   layers.0.weight, transposed
  *
+ * Of a tensor that was computed otherwise the file names those that torch read (w[None], as unsqueeze):
+ * one from a parameter is trained in its place, one from buffers and constants is a constant.
+ *
  * torch's older exporter writes no signature. There the name of the node tells it: /layers.0/MatMul
  * reads onnx::MatMul_57.
  */
+#include "base/log.h"
 #include "onnx/lower.h"
 
 #include <stdlib.h>
@@ -20,6 +24,7 @@ struct entry {
     const char *call_name, *target; /* "p_fc_weight", "fc.weight" */
     enum kind kind;
     bool in_file, claimed;
+    bool folded;    /* a tensor of the file was computed from it */
     const char *by; /* the tensor that claimed it as its transpose, or NULL */
 };
 
@@ -27,7 +32,8 @@ struct names {
     struct sl_onnx_lower *l;
     SL_VEC(struct entry) entries;
     struct sl_map by_call, by_target;
-    int64_t missing; /* parameters that the file does not have under their names */
+    struct sl_map origin; /* of tensors that torch computed: enum kind */
+    int64_t missing;      /* parameters of which the file has nothing that it names */
 };
 
 static bool starts(const char *text, const char *with) {
@@ -40,20 +46,20 @@ static void read_line(struct names *s, const char *line, size_t length) {
     char *colon = strstr(text, ": "), *target = strstr(text, " target='");
     if (!colon || !target || colon > target)
         return;
-    char *end = strchr(target + 9, '\'');
+    char *end = strrchr(target + 9, '\'');
     *colon = *target = '\0';
     if (end)
         *end = '\0';
-    struct entry entry = {
-        text,  target + 9, strcmp(colon + 2, "PARAMETER") == 0 ? PARAMETER : FIXED,
-        false, false,      NULL};
+    struct entry entry = {.call_name = text,
+                          .target = target + 9,
+                          .kind = strcmp(colon + 2, "PARAMETER") == 0 ? PARAMETER : FIXED};
     sl_map_put(&s->by_call, sl_str(entry.call_name), s->entries.count);
     sl_map_put(&s->by_target, sl_str(entry.target), s->entries.count);
     SL_PUSH(&s->entries, entry);
 }
 
 static void read_signature(struct names *s) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const struct sl_proto_graph *graph = s->l->file->graph;
     const char *at = "";
     for (int64_t i = 0; i < graph->note_count; i++)
         if (strcmp(graph->notes[i].key, "pkg.torch.export.ExportedProgram.graph_signature") == 0)
@@ -70,18 +76,52 @@ static struct entry *entry_of(struct names *s, struct sl_map *map, struct sl_str
     return found ? &s->entries.at[*found] : NULL;
 }
 
+/* "['val_3', 'w']": PARAMETER if one of the names is a parameter; UNLISTED: no names. */
+static enum kind read_origin(struct names *s, const char *at) {
+    enum kind origin = UNLISTED;
+    while ((at = strpbrk(at, "'\"")) != NULL) {
+        const char *end = strchr(at + 1, *at);
+        if (!end)
+            break;
+        struct sl_str name = {at + 1, (size_t)(end - at - 1)};
+        struct entry *entry = entry_of(s, &s->by_target, name);
+        origin = origin == PARAMETER ? PARAMETER : FIXED;
+        if (entry && entry->kind == PARAMETER) {
+            origin = PARAMETER;
+            entry->folded = true;
+        }
+        at = end + 1;
+    }
+    return origin;
+}
+
+static void read_origins(struct names *s) {
+    const struct sl_proto_graph *graph = s->l->file->graph;
+    for (int64_t i = 0; i < graph->folded_count; i++) {
+        struct sl_str name = sl_str(graph->folded[i].key);
+        if (sl_onnx_lower_named(s->l, graph->folded[i].key) && !sl_map_find(&s->origin, name))
+            sl_map_put(&s->origin, name, read_origin(s, graph->folded[i].value));
+    }
+}
+
+static enum kind origin_of(const struct names *s, const struct sl_onnx_val *val) {
+    int64_t *found = sl_map_find(&s->origin, sl_str(val->name));
+    return found ? (enum kind) * found : UNLISTED;
+}
+
 static void note_present(struct names *s) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const struct sl_proto_graph *graph = s->l->file->graph;
     for (int64_t i = 0; i < graph->tensor_count; i++) {
         struct entry *entry = entry_of(s, &s->by_target, sl_str(graph->tensors[i].name));
         struct sl_onnx_val *val = sl_onnx_lower_named(s->l, graph->tensors[i].name);
         if (!entry || !val)
             continue;
         entry->in_file = true;
-        val->is_param = entry->kind == PARAMETER && sl_onnx_type_is_float(val->type);
+        val->is_param = entry->kind == PARAMETER && sl_proto_type_is_float(val->type);
     }
     for (int64_t i = 0; i < s->entries.count; i++)
-        s->missing += s->entries.at[i].kind == PARAMETER && !s->entries.at[i].in_file;
+        s->missing += s->entries.at[i].kind == PARAMETER && !s->entries.at[i].in_file &&
+                      !s->entries.at[i].folded;
 }
 
 /* ---- tensors that torch computed ---- */
@@ -112,8 +152,8 @@ static int missing_of(struct names *s, const char *call, struct entry **missing)
 }
 
 /* Is a the transpose of b? Tensors of one number are not told apart. */
-static sl_err is_transpose(struct sl_onnx_file *file, const struct sl_onnx_tensor *a,
-                           const struct sl_onnx_tensor *b, bool *out) {
+static sl_err is_transpose(struct sl_proto_file *file, const struct sl_proto_tensor *a,
+                           const struct sl_proto_tensor *b, bool *out) {
     enum { SAMPLES = 32 };
     float left, right, first = 0;
     bool differ = false, same = true;
@@ -125,8 +165,8 @@ static sl_err is_transpose(struct sl_onnx_file *file, const struct sl_onnx_tenso
     for (int64_t i = 0; i < SAMPLES && same; i++) {
         int64_t at = (a->count - 1) / SAMPLES * i + i % (a->count < SAMPLES ? a->count : SAMPLES);
         at = at < a->count ? at : a->count - 1;
-        SL_TRY(sl_onnx_read_f32(file, a, at, 1, &left));
-        SL_TRY(sl_onnx_read_f32(file, b, at % columns * rows + at / columns, 1, &right));
+        SL_TRY(sl_proto_read_f32(file, a, at, 1, &left));
+        SL_TRY(sl_proto_read_f32(file, b, at % columns * rows + at / columns, 1, &right));
         same = left == right;
         differ = differ || (i && left != first);
         first = i ? first : left;
@@ -135,9 +175,9 @@ static sl_err is_transpose(struct sl_onnx_file *file, const struct sl_onnx_tenso
         return SL_OK;
     float *whole = sl_realloc(NULL, sizeof *whole * (size_t)a->count);
     float *row = sl_realloc(NULL, sizeof *row * (size_t)rows);
-    sl_err err = sl_onnx_read_f32(file, a, 0, a->count, whole);
+    sl_err err = sl_proto_read_f32(file, a, 0, a->count, whole);
     for (int64_t c = 0; c < columns && err == SL_OK && same; c++) {
-        err = sl_onnx_read_f32(file, b, c * rows, rows, row);
+        err = sl_proto_read_f32(file, b, c * rows, rows, row);
         for (int64_t r = 0; r < rows && same; r++)
             same = whole[r * columns + c] == row[r];
     }
@@ -151,7 +191,7 @@ static sl_err try_twin(struct names *s, struct sl_onnx_val *val, const char *nam
     struct sl_onnx_val *other = sl_onnx_lower_named(s->l, name);
     bool twin = false;
     if (val->twin || !other || other == val || other->kind != SL_ONNX_KONST ||
-        !other->konst->from || !sl_onnx_type_is_float(other->type))
+        !other->konst->from || !sl_proto_type_is_float(other->type))
         return SL_OK;
     SL_TRY(is_transpose(s->l->file, val->konst->from, other->konst->from, &twin));
     if (twin) {
@@ -162,7 +202,7 @@ static sl_err try_twin(struct names *s, struct sl_onnx_val *val, const char *nam
 }
 
 /* "layers.0.q.weight" for the node /layers.0/q/MatMul; NULL: another name. */
-static const char *weight_of_node(struct names *s, const struct sl_onnx_node *node) {
+static const char *weight_of_node(struct names *s, const struct sl_proto_node *node) {
     size_t length = strlen(node->name), ending = strlen("/MatMul");
     if (length <= ending + 1 || node->name[0] != '/' ||
         strcmp(node->name + length - ending, "/MatMul") != 0)
@@ -176,9 +216,9 @@ static const char *weight_of_node(struct names *s, const struct sl_onnx_node *no
 }
 
 /* torch's older exporter: /layers.0/q/MatMul reads the transpose of layers.0.q.weight. */
-static sl_err by_node_name(struct names *s, const struct sl_onnx_node *node,
+static sl_err by_node_name(struct names *s, const struct sl_proto_node *node,
                            struct sl_onnx_val *val) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const struct sl_proto_graph *graph = s->l->file->graph;
     const char *title = weight_of_node(s, node);
     for (int64_t i = 0; i < graph->tensor_count && !val->twin; i++)
         if (strncmp(graph->tensors[i].name, "onnx::", 6) != 0)
@@ -191,11 +231,11 @@ static sl_err by_node_name(struct names *s, const struct sl_onnx_node *node,
 }
 
 /* The weight of a product with a name that says nothing. */
-static sl_err name_weight(struct names *s, const struct sl_onnx_node *node,
+static sl_err name_weight(struct names *s, const struct sl_proto_node *node,
                           struct sl_onnx_val *val) {
     struct entry *missing, *present;
     const char *at = node->call;
-    if (val->title || val->twin || val->same || val->konst->rank != 2)
+    if (val->title || val->twin || val->same || val->konst->rank != 2 || origin_of(s, val) == FIXED)
         return SL_OK;
     val->is_param = true;
     if (strncmp(val->name, "onnx::", 6) == 0)
@@ -213,18 +253,22 @@ static sl_err name_weight(struct names *s, const struct sl_onnx_node *node,
     missing->by = val->name;
     val->title = missing->target;
     val->turned = missing->claimed = true;
-    s->missing--;
+    s->missing -= !missing->folded;
     return SL_OK;
 }
 
 /* A tensor that torch computed: from a parameter, or from constants (angles, masks)? */
-static void judge(struct names *s, const struct sl_onnx_node *node, struct sl_onnx_val *val) {
+static void judge(struct names *s, const struct sl_proto_node *node, struct sl_onnx_val *val) {
     static const char *const weights[] = {"Conv", "ConvTranspose",      "GRU",    "Gemm",
                                           "LSTM", "LayerNormalization", "MatMul", "RNN"};
     static const char *const angles[] = {"cos", "sin", "unsqueeze", "mul", "_to_copy", "arange"};
     struct entry *missing;
     if (strcmp(node->op, "InstanceNormalization") == 0) /* groups are scaled afterwards */
         return;
+    if (origin_of(s, val) != UNLISTED) {
+        val->is_param = val->is_param || origin_of(s, val) == PARAMETER;
+        return;
+    }
     bool param = missing_of(s, node->call, &missing) > 0 || starts(val->name, "embedding") ||
                  (val->konst->rank == 1 && s->missing);
     for (int i = 0; i < SL_COUNT(weights); i++)
@@ -237,8 +281,9 @@ static void judge(struct names *s, const struct sl_onnx_node *node, struct sl_on
 
 /* Initialisers that the signature does not list, and those of torch's older exporter. */
 static bool is_computed(struct names *s, const struct sl_onnx_val *val) {
-    if (!val || val->kind != SL_ONNX_KONST || !val->konst->from || val->konst->count < 2 ||
-        !sl_onnx_type_is_float(val->type))
+    if (!val || val->kind != SL_ONNX_KONST || !val->konst->from ||
+        !sl_proto_type_is_float(val->type) ||
+        (val->konst->count < 2 && origin_of(s, val) != PARAMETER))
         return false;
     return starts(val->name, "onnx::") ||
            (s->entries.count && !sl_map_find(&s->by_target, sl_str(val->name)));
@@ -247,9 +292,9 @@ static bool is_computed(struct names *s, const struct sl_onnx_val *val) {
 /* torch writes equal tensors once. A node whose call names a parameter that the file lacks, and not
  * the one that the node reads, gets a copy under the missing name. */
 static void restore_copies(struct names *s) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const struct sl_proto_graph *graph = s->l->file->graph;
     for (int64_t n = 0; n < graph->node_count; n++) {
-        struct sl_onnx_node *node = (struct sl_onnx_node *)(uintptr_t)&graph->nodes[n];
+        struct sl_proto_node *node = (struct sl_proto_node *)(uintptr_t)&graph->nodes[n];
         struct entry *missing, *read = NULL;
         int at = -1;
         for (int i = 0; i < node->in_count; i++) {
@@ -276,7 +321,7 @@ static void restore_copies(struct names *s) {
         if (missing->claimed)
             continue;
         missing->claimed = true;
-        s->missing--;
+        s->missing -= !missing->folded;
         sl_onnx_lower_add(s->l, copy);
     }
 }
@@ -299,8 +344,8 @@ static bool is_used_again(const char *first, const char *again) {
 
 /* torch's older exporter writes equal tensors once and names the others by Identity, whether they are
  * one parameter or two with equal values. The readers tell: a module that is used again, or another. */
-static void restore_copy(struct names *s, const struct sl_onnx_node *identity,
-                         const struct sl_onnx_node *reader) {
+static void restore_copy(struct names *s, const struct sl_proto_node *identity,
+                         const struct sl_proto_node *reader) {
     struct sl_onnx_val *val = sl_onnx_lower_named(s->l, identity->in[0]);
     const char *title = weight_of_node(s, reader);
     if (!val || val->kind != SL_ONNX_KONST || !val->title || !title ||
@@ -315,10 +360,10 @@ static void restore_copy(struct names *s, const struct sl_onnx_node *identity,
 }
 
 static void restore_named_copies(struct names *s) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const struct sl_proto_graph *graph = s->l->file->graph;
     struct sl_map copies = {0};
     for (int64_t n = 0; n < graph->node_count; n++) {
-        const struct sl_onnx_node *node = &graph->nodes[n];
+        const struct sl_proto_node *node = &graph->nodes[n];
         if (strcmp(node->op, "Identity") == 0 && node->in_count == 1 && node->out_count == 1 &&
             starts(node->out[0], "onnx::"))
             sl_map_put(&copies, sl_str(node->out[0]), n);
@@ -332,10 +377,10 @@ static void restore_named_copies(struct names *s) {
 }
 
 static sl_err each_reader(struct names *s, bool products) {
-    const struct sl_onnx_graph *graph = s->l->file->graph;
+    const struct sl_proto_graph *graph = s->l->file->graph;
     for (int64_t n = 0; n < graph->node_count; n++)
         for (int i = 0; i < graph->nodes[n].in_count; i++) {
-            const struct sl_onnx_node *node = &graph->nodes[n];
+            const struct sl_proto_node *node = &graph->nodes[n];
             struct sl_onnx_val *val = *node->in[i] ? sl_onnx_lower_named(s->l, node->in[i]) : NULL;
             if (!is_computed(s, val))
                 continue;
@@ -347,10 +392,31 @@ static sl_err each_reader(struct names *s, bool products) {
     return SL_OK;
 }
 
+/* Parameters without a trace, and tensors whose origin the file does not state: says which are not
+ * trained. */
+static void note_constants(struct names *s) {
+    enum { SHOWN = 8 };
+    struct sl_text names = {0};
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->l->vals.count && s->missing > 0; i++) {
+        const struct sl_onnx_val *val = &s->l->vals.at[i];
+        if (is_computed(s, val) && !val->is_param && origin_of(s, val) == UNLISTED &&
+            count++ < SHOWN)
+            sl_text_printf(&names, "%s%s", count > 1 ? ", " : "", val->name);
+    }
+    if (count)
+        sl_log_note("%s: not trained, taken as constants: %s%s (%lld in all); the file does "
+                    "not say what torch computed them from. Parameters without a tensor: %lld",
+                    s->l->file->path, names.at, count > SHOWN ? ", ..." : "", (long long)count,
+                    (long long)s->missing);
+    sl_text_free(&names);
+}
+
 sl_err sl_onnx_name_initialisers(struct sl_onnx_lower *l) {
     struct names s = {.l = l};
     sl_err err = SL_OK;
     read_signature(&s);
+    read_origins(&s);
     note_present(&s);
     for (int64_t i = 0; i < l->vals.count && s.entries.count; i++)
         if (is_computed(&s, &l->vals.at[i]))
@@ -360,9 +426,11 @@ sl_err sl_onnx_name_initialisers(struct sl_onnx_lower *l) {
     restore_named_copies(&s);
     if (s.entries.count)
         SL_TRY_OUT(each_reader(&s, false));
+    note_constants(&s);
 out:
     SL_VEC_FREE(&s.entries);
     sl_map_free(&s.by_call);
     sl_map_free(&s.by_target);
+    sl_map_free(&s.origin);
     return err;
 }

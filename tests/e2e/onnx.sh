@@ -43,6 +43,9 @@ grep -q 'conv2d(x, conv.weight, conv.bias' "$dir/print" || fail "names: $(cat "$
 "$SLUICE" model "$fixtures/copies.onnx" --loss "$loss" --print >"$dir/print" || fail "copies"
 [ "$(grep -c '^param .*fc.weight' "$dir/print")" = 2 ] || fail "copies: $(cat "$dir/print")"
 [ "$(grep -c 'matmul.*block.0.fc.weight' "$dir/print")" = 2 ] || fail "shared: $(cat "$dir/print")"
+"$SLUICE" model "$fixtures/folded.onnx" --loss "$loss" --print >"$dir/print" 2>"$dir/err" || fail "folded"
+grep -q 'folded.onnx: not trained, taken as constants: cos (1 in all)' "$dir/err" || fail "note: $(cat "$dir/err")"
+[ "$(grep -c '^param ' "$dir/print")" = 6 ] || fail "folded: $(cat "$dir/print")"
 
 expect() { # STATUS TEXT COMMAND
     local status=$1 text=$2 rc=0

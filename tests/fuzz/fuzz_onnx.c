@@ -2,8 +2,8 @@
 #include "fuzz/meter.h"
 #include "graph/model.h"
 #include "onnx/import.h"
-#include "onnx/proto.h"
 #include "op/registry.h"
+#include "proto/proto.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,9 +30,9 @@ static void check_text(const struct sl_graph *graph) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const losses[] = {NULL, "cross_entropy:y,labels", "mse:y,targets"};
-    struct sl_onnx_file *file;
+    struct sl_proto_file *file;
     struct sl_onnx_imported imported;
-    if (size < 1 || sl_onnx_parse("fuzz", data + 1, size - 1, &file) != SL_OK)
+    if (size < 1 || sl_proto_parse("fuzz", data + 1, size - 1, &file) != SL_OK)
         return 0;
     struct sl_onnx_options options = {
         .loss = losses[data[0] % 3], .sets = "seq=4", .folded = 1 << 16};

@@ -7,6 +7,7 @@
 #include "emit/export.h"
 #include "graph/model.h"
 #include "onnx/import.h"
+#include "proto/proto.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -231,7 +232,7 @@ static void check_case(const struct sl_op_case *the, const char *folder, int *co
         --*count;
     else if (keep)
         write_json(&t, json);
-    else if (!sl_onnx_missing())
+    else if (!sl_proto_missing())
         read_again(&t, path);
     ++*count;
     t.graph->differentiated = true;

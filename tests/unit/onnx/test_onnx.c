@@ -3,8 +3,8 @@
 #include "base/safetensors.h"
 #include "graph/model.h"
 #include "onnx/import.h"
-#include "onnx/proto.h"
 #include "op/registry.h"
+#include "proto/proto.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -29,9 +29,9 @@ static const char *path_of(const char *name, const char *ending) {
 }
 
 static bool missing(void) {
-    if (sl_onnx_missing())
-        print_message("%s\n", sl_onnx_missing());
-    return sl_onnx_missing() != NULL;
+    if (sl_proto_missing())
+        print_message("%s\n", sl_proto_missing());
+    return sl_proto_missing() != NULL;
 }
 
 static float *tensor(struct sl_st *st, const char *name, int64_t *count) {
@@ -138,6 +138,32 @@ static void trains_as_in_torch(void **state) {
     }
 }
 
+static bool is_one_of(const char *name, const char *const *names) {
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* Tensors that torch computed: those from a parameter are trained, whatever their names. */
+static void folded_parameters_are_trained(void **state) {
+    static const char *const trained[] = {"unsqueeze", "mul",       "cos_1", "mul_4",
+                                          "fc.bias",   "fc.weight", NULL};
+    static const char *const fixed[] = {"unsqueeze_1", "embedding", "val_12", "cos", NULL};
+    (void)state;
+    if (missing())
+        skip();
+    struct sl_graph *graph = import("folded", "cross_entropy:logits,labels");
+    for (int64_t i = 0; i < graph->params.count; i++)
+        if (!is_one_of(graph->params.at[i].name, trained))
+            fail_msg("'%s' is trained", graph->params.at[i].name);
+    for (int64_t i = 0; i < graph->states.count; i++)
+        if (!is_one_of(graph->states.at[i].name, fixed))
+            fail_msg("'%s' is not trained", graph->states.at[i].name);
+    assert_int_equal(graph->params.count, SL_COUNT(trained) - 1);
+    assert_int_equal(graph->states.count, SL_COUNT(fixed) - 1);
+    sl_graph_close(graph);
+}
+
 static void text_reads_back(void **state) {
     (void)state;
     if (missing())
@@ -186,19 +212,19 @@ static void refusals_have_names(void **state) {
 static void damage_is_refused(void **state) {
     char *bytes;
     size_t length;
-    struct sl_onnx_file *file;
+    struct sl_proto_file *file;
     (void)state;
     if (missing())
         skip();
     assert_int_equal(sl_file_read(path_of("image", "onnx"), 1 << 20, &bytes, &length), SL_OK);
     for (size_t cut = 0; cut < length; cut += 7)
-        if (sl_onnx_parse("cut", bytes, cut, &file) == SL_OK)
-            sl_onnx_close(file);
+        if (sl_proto_parse("cut", bytes, cut, &file) == SL_OK)
+            sl_proto_close(file);
     for (size_t at = 0; at < length; at += 3) {
         char was = bytes[at];
         bytes[at] = (char)(was ^ (1 << at % 8));
         struct sl_onnx_imported imported = {0};
-        if (sl_onnx_parse("damaged", bytes, length, &file) == SL_OK &&
+        if (sl_proto_parse("damaged", bytes, length, &file) == SL_OK &&
             sl_onnx_import_file(file, &(struct sl_onnx_options){.loss = "mse:logits,y"},
                                 &imported) == SL_OK)
             sl_onnx_imported_close(&imported);
@@ -209,9 +235,8 @@ static void damage_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trains_as_in_torch),
-        cmocka_unit_test(text_reads_back),
-        cmocka_unit_test(refusals_have_names),
+        cmocka_unit_test(trains_as_in_torch), cmocka_unit_test(folded_parameters_are_trained),
+        cmocka_unit_test(text_reads_back),    cmocka_unit_test(refusals_have_names),
         cmocka_unit_test(damage_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

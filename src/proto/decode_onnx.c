@@ -1,10 +1,9 @@
 /* From protobuf to the structs of proto.h. Memory is proportional to the file: protobuf-c holds one
  * copy of the data of tensors, and everything here points into it. */
 #define _GNU_SOURCE
-#include "onnx/import.h"
-#include "onnx/proto.h"
+#include "proto/proto.h"
 
-#include "onnx/onnx.pb-c.h"
+#include "proto/onnx.pb-c.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *sl_onnx_missing(void) { return NULL; }
+const char *sl_proto_missing(void) { return NULL; }
 
 static const char *text_of(const char *text) { return text ? text : ""; }
 
@@ -22,7 +21,7 @@ static struct sl_str str_of(const ProtobufCBinaryData *data) {
 }
 
 /* The path of external data: relative to the file, and inside its directory. */
-static sl_err external_path(struct sl_onnx_file *file, const char *name, const char *location,
+static sl_err external_path(struct sl_proto_file *file, const char *name, const char *location,
                             const char **out) {
     const char *slash = strrchr(file->path, '/');
     bool leaves = *location == '/' || !*location;
@@ -41,8 +40,8 @@ static sl_err external_path(struct sl_onnx_file *file, const char *name, const c
     return SL_OK;
 }
 
-static sl_err set_external(struct sl_onnx_file *file, const SlOnnxPb__Tensor *from,
-                           struct sl_onnx_tensor *to) {
+static sl_err set_external(struct sl_proto_file *file, const SlOnnxPb__Tensor *from,
+                           struct sl_proto_tensor *to) {
     for (size_t i = 0; i < from->n_external_data; i++) {
         const char *key = text_of(from->external_data[i]->key);
         const char *value = text_of(from->external_data[i]->value);
@@ -78,9 +77,9 @@ static struct field field_of(const SlOnnxPb__Tensor *t, int type) {
     }
 }
 
-static sl_err set_data(struct sl_onnx_file *file, const SlOnnxPb__Tensor *from,
-                       struct sl_onnx_tensor *to) {
-    int64_t bytes = sl_onnx_type_bytes(to->type);
+static sl_err set_data(struct sl_proto_file *file, const SlOnnxPb__Tensor *from,
+                       struct sl_proto_tensor *to) {
+    int64_t bytes = sl_proto_type_bytes(to->type);
     struct field field = field_of(from, to->type);
     if (!bytes || from->data_location > 1)
         return SL_OK; /* refused where it is used */
@@ -102,8 +101,8 @@ static sl_err set_data(struct sl_onnx_file *file, const SlOnnxPb__Tensor *from,
     return SL_OK;
 }
 
-static sl_err convert_tensor(struct sl_onnx_file *file, const SlOnnxPb__Tensor *from,
-                             struct sl_onnx_tensor *to) {
+static sl_err convert_tensor(struct sl_proto_file *file, const SlOnnxPb__Tensor *from,
+                             struct sl_proto_tensor *to) {
     to->name = text_of(from->name);
     to->type = from->data_type;
     to->count = 1;
@@ -121,7 +120,7 @@ static sl_err convert_tensor(struct sl_onnx_file *file, const SlOnnxPb__Tensor *
     return set_data(file, from, to);
 }
 
-static void convert_info(const SlOnnxPb__ValueInfo *from, struct sl_onnx_info *to) {
+static void convert_info(const SlOnnxPb__ValueInfo *from, struct sl_proto_info *to) {
     const SlOnnxPb__TensorType *type = from->type ? from->type->tensor_type : NULL;
     to->name = text_of(from->name);
     to->type = type ? type->elem_type : SL_ONNX_NONE;
@@ -134,11 +133,11 @@ static void convert_info(const SlOnnxPb__ValueInfo *from, struct sl_onnx_info *t
     }
 }
 
-static sl_err parse_graph(struct sl_onnx_file *file, struct sl_str bytes, int depth,
-                          const struct sl_onnx_graph **out);
+static sl_err parse_graph(struct sl_proto_file *file, struct sl_str bytes, int depth,
+                          const struct sl_proto_graph **out);
 
-static sl_err convert_attr(struct sl_onnx_file *file, const SlOnnxPb__Attribute *from, int depth,
-                           struct sl_onnx_attr *to) {
+static sl_err convert_attr(struct sl_proto_file *file, const SlOnnxPb__Attribute *from, int depth,
+                           struct sl_proto_attr *to) {
     to->name = text_of(from->name);
     to->f = from->f;
     to->i = from->i;
@@ -153,15 +152,15 @@ static sl_err convert_attr(struct sl_onnx_file *file, const SlOnnxPb__Attribute 
         strings[i] = str_of(&from->strings[i]);
     to->strings = strings;
     if (from->t) {
-        struct sl_onnx_tensor *tensor = SL_NEW(&file->arena, struct sl_onnx_tensor, 1);
+        struct sl_proto_tensor *tensor = SL_NEW(&file->arena, struct sl_proto_tensor, 1);
         SL_TRY(convert_tensor(file, from->t, tensor));
         to->t = tensor;
     }
     return from->has_g ? parse_graph(file, str_of(&from->g), depth + 1, &to->g) : SL_OK;
 }
 
-static sl_err convert_node(struct sl_onnx_file *file, const SlOnnxPb__Node *from, int depth,
-                           struct sl_onnx_node *to) {
+static sl_err convert_node(struct sl_proto_file *file, const SlOnnxPb__Node *from, int depth,
+                           struct sl_proto_node *to) {
     to->name = text_of(from->name);
     to->op = text_of(from->op_type);
     to->domain = text_of(from->domain);
@@ -178,22 +177,40 @@ static sl_err convert_node(struct sl_onnx_file *file, const SlOnnxPb__Node *from
     to->attr_count = (int)from->n_attribute;
     to->in = (const char *const *)from->input;
     to->out = (const char *const *)from->output;
-    struct sl_onnx_attr *attrs = SL_NEW(&file->arena, struct sl_onnx_attr, to->attr_count);
+    struct sl_proto_attr *attrs = SL_NEW(&file->arena, struct sl_proto_attr, to->attr_count);
     to->attrs = attrs;
     for (int i = 0; i < to->attr_count; i++)
         SL_TRY(convert_attr(file, from->attribute[i], depth, &attrs[i]));
     return SL_OK;
 }
 
-static sl_err convert_graph(struct sl_onnx_file *file, const SlOnnxPb__Graph *from, int depth,
-                            struct sl_onnx_graph **out) {
-    struct sl_onnx_graph *to = SL_NEW(&file->arena, struct sl_onnx_graph, 1);
-    struct sl_onnx_node *nodes = SL_NEW(&file->arena, struct sl_onnx_node, from->n_node);
-    struct sl_onnx_tensor *tensors =
-        SL_NEW(&file->arena, struct sl_onnx_tensor, from->n_initializer);
-    struct sl_onnx_info *infos =
-        SL_NEW(&file->arena, struct sl_onnx_info, from->n_input + from->n_output);
-    struct sl_onnx_note *notes = SL_NEW(&file->arena, struct sl_onnx_note, from->n_metadata_props);
+/* Values that torch computed before it wrote the file, and the names that it read. */
+static void convert_folded(struct sl_proto_file *file, const SlOnnxPb__Graph *from,
+                           struct sl_proto_graph *to) {
+    struct sl_proto_note *folded = SL_NEW(&file->arena, struct sl_proto_note, from->n_value_info);
+    to->folded = folded;
+    for (size_t i = 0; i < from->n_value_info; i++) {
+        const SlOnnxPb__ValueNote *value = from->value_info[i];
+        const char *names = NULL;
+        for (size_t k = 0; k < value->n_metadata_props; k++)
+            if (strcmp(text_of(value->metadata_props[k]->key),
+                       "pkg.onnxscript.optimizer.folded_from") == 0)
+                names = text_of(value->metadata_props[k]->value);
+        if (names)
+            folded[to->folded_count++] = (struct sl_proto_note){text_of(value->name), names};
+    }
+}
+
+static sl_err convert_graph(struct sl_proto_file *file, const SlOnnxPb__Graph *from, int depth,
+                            struct sl_proto_graph **out) {
+    struct sl_proto_graph *to = SL_NEW(&file->arena, struct sl_proto_graph, 1);
+    struct sl_proto_node *nodes = SL_NEW(&file->arena, struct sl_proto_node, from->n_node);
+    struct sl_proto_tensor *tensors =
+        SL_NEW(&file->arena, struct sl_proto_tensor, from->n_initializer);
+    struct sl_proto_info *infos =
+        SL_NEW(&file->arena, struct sl_proto_info, from->n_input + from->n_output);
+    struct sl_proto_note *notes =
+        SL_NEW(&file->arena, struct sl_proto_note, from->n_metadata_props);
     to->name = text_of(from->name);
     to->node_count = (int64_t)from->n_node;
     to->tensor_count = (int64_t)from->n_initializer;
@@ -206,13 +223,14 @@ static sl_err convert_graph(struct sl_onnx_file *file, const SlOnnxPb__Graph *fr
     to->out = infos + to->in_count;
     to->notes = notes;
     *out = to;
+    convert_folded(file, from, to);
     for (int64_t i = 0; i < to->in_count; i++)
         convert_info(from->input[i], &infos[i]);
     for (int64_t i = 0; i < to->out_count; i++)
         convert_info(from->output[i], &infos[to->in_count + i]);
     for (int64_t i = 0; i < to->note_count; i++)
-        notes[i] = (struct sl_onnx_note){text_of(from->metadata_props[i]->key),
-                                         text_of(from->metadata_props[i]->value)};
+        notes[i] = (struct sl_proto_note){text_of(from->metadata_props[i]->key),
+                                          text_of(from->metadata_props[i]->value)};
     for (int64_t i = 0; i < to->tensor_count; i++)
         SL_TRY(convert_tensor(file, from->initializer[i], &tensors[i]));
     for (int64_t i = 0; i < to->node_count; i++)
@@ -220,14 +238,14 @@ static sl_err convert_graph(struct sl_onnx_file *file, const SlOnnxPb__Graph *fr
     return SL_OK;
 }
 
-static sl_err not_onnx(const struct sl_onnx_file *file) {
+static sl_err not_onnx(const struct sl_proto_file *file) {
     return sl_fail(SL_ERR_INPUT, "%s: not an ONNX file, or cut short: protobuf cannot read it",
                    file->path);
 }
 
-static sl_err parse_graph(struct sl_onnx_file *file, struct sl_str bytes, int depth,
-                          const struct sl_onnx_graph **out) {
-    struct sl_onnx_graph *graph = NULL;
+static sl_err parse_graph(struct sl_proto_file *file, struct sl_str bytes, int depth,
+                          const struct sl_proto_graph **out) {
+    struct sl_proto_graph *graph = NULL;
     if (depth > SL_ONNX_DEPTH)
         return sl_fail(SL_ERR_REFUSED, "%s: graphs inside graphs, deeper than %d", file->path,
                        SL_ONNX_DEPTH);
@@ -241,14 +259,14 @@ static sl_err parse_graph(struct sl_onnx_file *file, struct sl_str bytes, int de
     return SL_OK;
 }
 
-static struct sl_onnx_file *new_file(const char *path) {
-    struct sl_onnx_file *file = sl_realloc(NULL, sizeof *file);
-    *file = (struct sl_onnx_file){.open_fd = -1};
+static struct sl_proto_file *new_file(const char *path) {
+    struct sl_proto_file *file = sl_realloc(NULL, sizeof *file);
+    *file = (struct sl_proto_file){.open_fd = -1};
     file->path = sl_arena_dup(&file->arena, path, strlen(path));
     return file;
 }
 
-static sl_err fill(struct sl_onnx_file *file, const void *bytes, size_t length) {
+static sl_err fill(struct sl_proto_file *file, const void *bytes, size_t length) {
     SlOnnxPb__Model *model = sl_onnx_pb__model__unpack(NULL, length, bytes);
     file->message = model;
     if (!model)
@@ -264,23 +282,23 @@ static sl_err fill(struct sl_onnx_file *file, const void *bytes, size_t length) 
     if (!model->graph)
         return sl_fail(SL_ERR_INPUT, "%s: not an ONNX model: it has no graph", file->path);
     SL_TRY(convert_graph(file, model->graph, 0, &file->graph));
-    return sl_onnx_check(file);
+    return sl_proto_check(file);
 }
 
-sl_err sl_onnx_parse(const char *path, const void *bytes, size_t length,
-                     struct sl_onnx_file **out) {
-    struct sl_onnx_file *file = new_file(path);
+sl_err sl_proto_parse(const char *path, const void *bytes, size_t length,
+                      struct sl_proto_file **out) {
+    struct sl_proto_file *file = new_file(path);
     sl_err err = fill(file, bytes, length);
     *out = err == SL_OK ? file : NULL;
     if (err != SL_OK)
-        sl_onnx_close(file);
+        sl_proto_close(file);
     return err;
 }
 
-sl_err sl_onnx_parse_tensor(const char *path, const void *bytes, size_t length,
-                            struct sl_onnx_file **out, const struct sl_onnx_tensor **tensor) {
-    struct sl_onnx_file *file = new_file(path);
-    struct sl_onnx_tensor *to = SL_NEW(&file->arena, struct sl_onnx_tensor, 1);
+sl_err sl_proto_parse_tensor(const char *path, const void *bytes, size_t length,
+                             struct sl_proto_file **out, const struct sl_proto_tensor **tensor) {
+    struct sl_proto_file *file = new_file(path);
+    struct sl_proto_tensor *to = SL_NEW(&file->arena, struct sl_proto_tensor, 1);
     SlOnnxPb__Tensor *message = sl_onnx_pb__tensor__unpack(NULL, length, bytes);
     sl_err err = message ? convert_tensor(file, message, to) : not_onnx(file);
     *out = file;
@@ -289,13 +307,13 @@ sl_err sl_onnx_parse_tensor(const char *path, const void *bytes, size_t length,
     if (message)
         SL_PUSH(&file->messages, message);
     if (err != SL_OK) {
-        sl_onnx_close(file);
+        sl_proto_close(file);
         *out = NULL;
     }
     return err;
 }
 
-sl_err sl_onnx_open(const char *path, struct sl_onnx_file **out) {
+sl_err sl_proto_open(const char *path, struct sl_proto_file **out) {
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     *out = NULL;
@@ -309,12 +327,12 @@ sl_err sl_onnx_open(const char *path, struct sl_onnx_file **out) {
     close(fd);
     if (bytes == MAP_FAILED)
         return sl_fail(SL_ERR_SYSTEM, "%s: cannot be mapped: %s", path, strerror(errno));
-    sl_err err = sl_onnx_parse(path, bytes, (size_t)info.st_size, out);
+    sl_err err = sl_proto_parse(path, bytes, (size_t)info.st_size, out);
     munmap(bytes, (size_t)info.st_size);
     return err;
 }
 
-void sl_onnx_close(struct sl_onnx_file *file) {
+void sl_proto_close(struct sl_proto_file *file) {
     if (!file)
         return;
     for (int64_t i = 0; i < file->messages.count; i++)

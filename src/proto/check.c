@@ -1,29 +1,29 @@
 /* The checker of ONNX files: what importing takes for granted. */
 #include "base/map.h"
-#include "onnx/proto.h"
+#include "proto/proto.h"
 
 #include <stdio.h>
 
 enum { OPSET_FIRST = 13, OPSET_LAST = 28 };
 
-const struct sl_onnx_attr *sl_onnx_attr(const struct sl_onnx_node *node, const char *name) {
+const struct sl_proto_attr *sl_proto_attr(const struct sl_proto_node *node, const char *name) {
     for (int i = 0; i < node->attr_count; i++)
         if (strcmp(node->attrs[i].name, name) == 0)
             return &node->attrs[i];
     return NULL;
 }
 
-int64_t sl_onnx_attr_int(const struct sl_onnx_node *node, const char *name, int64_t fallback) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(node, name);
+int64_t sl_proto_attr_int(const struct sl_proto_node *node, const char *name, int64_t fallback) {
+    const struct sl_proto_attr *attr = sl_proto_attr(node, name);
     return attr ? attr->i : fallback;
 }
 
-double sl_onnx_attr_float(const struct sl_onnx_node *node, const char *name, double fallback) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(node, name);
-    return attr ? sl_onnx_decimal(attr->f) : fallback;
+double sl_proto_attr_float(const struct sl_proto_node *node, const char *name, double fallback) {
+    const struct sl_proto_attr *attr = sl_proto_attr(node, name);
+    return attr ? sl_proto_decimal(attr->f) : fallback;
 }
 
-double sl_onnx_decimal(float x) {
+double sl_proto_decimal(float x) {
     char text[32];
     for (int digits = 6; digits < 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)x);
@@ -33,14 +33,14 @@ double sl_onnx_decimal(float x) {
     return (double)x;
 }
 
-bool sl_onnx_attr_is(const struct sl_onnx_node *node, const char *name, const char *value,
-                     bool fallback) {
-    const struct sl_onnx_attr *attr = sl_onnx_attr(node, name);
+bool sl_proto_attr_is(const struct sl_proto_node *node, const char *name, const char *value,
+                      bool fallback) {
+    const struct sl_proto_attr *attr = sl_proto_attr(node, name);
     return attr ? sl_str_is(attr->s, value) : fallback;
 }
 
 /* Names that a node may read: inputs, initialisers, outputs of earlier nodes. */
-static sl_err define(const struct sl_onnx_file *file, struct sl_map *names, const char *name,
+static sl_err define(const struct sl_proto_file *file, struct sl_map *names, const char *name,
                      int64_t kind) {
     int64_t *found = sl_map_find(names, sl_str(name));
     if (found && *found + kind != 3) /* an initialiser may give an input its default */
@@ -49,8 +49,8 @@ static sl_err define(const struct sl_onnx_file *file, struct sl_map *names, cons
     return SL_OK;
 }
 
-static sl_err check_node(const struct sl_onnx_file *file, int64_t index,
-                         const struct sl_onnx_node *node, struct sl_map *names) {
+static sl_err check_node(const struct sl_proto_file *file, int64_t index,
+                         const struct sl_proto_node *node, struct sl_map *names) {
     for (int i = 0; i < node->in_count; i++)
         if (*node->in[i] && !sl_map_find(names, sl_str(node->in[i])))
             return sl_fail(SL_ERR_INPUT,
@@ -63,7 +63,7 @@ static sl_err check_node(const struct sl_onnx_file *file, int64_t index,
     return SL_OK;
 }
 
-static sl_err check_graph(const struct sl_onnx_file *file, const struct sl_onnx_graph *graph,
+static sl_err check_graph(const struct sl_proto_file *file, const struct sl_proto_graph *graph,
                           struct sl_map *names) {
     for (int64_t i = 0; i < graph->in_count; i++)
         SL_TRY(define(file, names, graph->in[i].name, 1));
@@ -78,7 +78,7 @@ static sl_err check_graph(const struct sl_onnx_file *file, const struct sl_onnx_
     return SL_OK;
 }
 
-sl_err sl_onnx_check(const struct sl_onnx_file *file) {
+sl_err sl_proto_check(const struct sl_proto_file *file) {
     struct sl_map names = {0};
     if (file->opset < OPSET_FIRST || file->opset > OPSET_LAST)
         return sl_fail(SL_ERR_REFUSED,

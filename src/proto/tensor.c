@@ -1,7 +1,7 @@
 /* Types and data of ONNX tensors. */
 #define _GNU_SOURCE
 #include "base/half.h"
-#include "onnx/proto.h"
+#include "proto/proto.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,15 +27,15 @@ static bool known(int type) {
     return type > 0 && type < SL_ONNX_TYPE_COUNT && types[type].name != NULL;
 }
 
-const char *sl_onnx_type_name(int type) {
+const char *sl_proto_type_name(int type) {
     if (known(type))
         return types[type].name;
     return type == SL_ONNX_NONE ? "no tensor type" : "a type that is not read";
 }
 
-int64_t sl_onnx_type_bytes(int type) { return known(type) ? types[type].bytes : 0; }
-bool sl_onnx_type_is_float(int type) { return known(type) && types[type].kind == FLOATS; }
-bool sl_onnx_type_is_int(int type) { return known(type) && types[type].kind == INTS; }
+int64_t sl_proto_type_bytes(int type) { return known(type) ? types[type].bytes : 0; }
+bool sl_proto_type_is_float(int type) { return known(type) && types[type].kind == FLOATS; }
+bool sl_proto_type_is_int(int type) { return known(type) && types[type].kind == INTS; }
 
 /* One element at `at`, stored as `type`. */
 #define LOAD(ctype)                                                                                \
@@ -71,14 +71,14 @@ static int64_t load_int(const char *at, int type) {
 }
 
 /* Halves and small integers sit in the list of int32, one per slot. */
-static double typed_float(const struct sl_onnx_tensor *t, int64_t i) {
+static double typed_float(const struct sl_proto_tensor *t, int64_t i) {
     if (t->typed_type != SL_ONNX_INT32)
         return load_float((const char *)t->typed + i * types[t->typed_type].bytes, t->typed_type);
     uint16_t half = (uint16_t)((const int32_t *)t->typed)[i];
     return t->type == SL_ONNX_FLOAT16 ? sl_from_fp16(half) : sl_from_bf16(half);
 }
 
-static sl_err open_external(struct sl_onnx_file *file, const struct sl_onnx_tensor *t) {
+static sl_err open_external(struct sl_proto_file *file, const struct sl_proto_tensor *t) {
     if (file->open_fd >= 0 && strcmp(file->open_path, t->file) == 0)
         return SL_OK;
     if (file->open_fd >= 0)
@@ -92,8 +92,8 @@ static sl_err open_external(struct sl_onnx_file *file, const struct sl_onnx_tens
 }
 
 /* `count` elements of external data as bytes. */
-static sl_err read_external(struct sl_onnx_file *file, const struct sl_onnx_tensor *t, int64_t from,
-                            int64_t count, char *out) {
+static sl_err read_external(struct sl_proto_file *file, const struct sl_proto_tensor *t,
+                            int64_t from, int64_t count, char *out) {
     int64_t each = types[t->type].bytes, left = count * each;
     int64_t at = t->offset + from * each;
     SL_TRY(open_external(file, t));
@@ -111,11 +111,11 @@ static sl_err read_external(struct sl_onnx_file *file, const struct sl_onnx_tens
     return SL_OK;
 }
 
-static sl_err need(const struct sl_onnx_file *file, const struct sl_onnx_tensor *t, enum kind kind,
-                   int64_t from, int64_t count) {
+static sl_err need(const struct sl_proto_file *file, const struct sl_proto_tensor *t,
+                   enum kind kind, int64_t from, int64_t count) {
     if (!known(t->type) || types[t->type].kind != kind)
         return sl_fail(SL_ERR_REFUSED, "%s: tensor '%s' has type %s, %s are needed here",
-                       file->path, t->name, sl_onnx_type_name(t->type),
+                       file->path, t->name, sl_proto_type_name(t->type),
                        kind == FLOATS ? "floating-point numbers" : "whole numbers");
     if (from < 0 || count < 0 || from > t->count || count > t->count - from)
         return sl_fail(SL_ERR_INPUT, "%s: tensor '%s' has only %lld elements", file->path, t->name,
@@ -127,8 +127,8 @@ static sl_err need(const struct sl_onnx_file *file, const struct sl_onnx_tensor 
 
 enum { PIECE = 4096 };
 
-sl_err sl_onnx_read_floats(struct sl_onnx_file *file, const struct sl_onnx_tensor *t, int64_t from,
-                           int64_t count, double *out) {
+sl_err sl_proto_read_floats(struct sl_proto_file *file, const struct sl_proto_tensor *t,
+                            int64_t from, int64_t count, double *out) {
     char buffer[PIECE * 8];
     SL_TRY(need(file, t, FLOATS, from, count));
     for (int64_t done = 0, n; done < count; done += n) {
@@ -144,8 +144,8 @@ sl_err sl_onnx_read_floats(struct sl_onnx_file *file, const struct sl_onnx_tenso
     return SL_OK;
 }
 
-sl_err sl_onnx_read_ints(struct sl_onnx_file *file, const struct sl_onnx_tensor *t, int64_t from,
-                         int64_t count, int64_t *out) {
+sl_err sl_proto_read_ints(struct sl_proto_file *file, const struct sl_proto_tensor *t, int64_t from,
+                          int64_t count, int64_t *out) {
     char buffer[PIECE * 8];
     SL_TRY(need(file, t, INTS, from, count));
     for (int64_t done = 0, n; done < count; done += n) {
@@ -162,8 +162,8 @@ sl_err sl_onnx_read_ints(struct sl_onnx_file *file, const struct sl_onnx_tensor 
     return SL_OK;
 }
 
-sl_err sl_onnx_read_f32(struct sl_onnx_file *file, const struct sl_onnx_tensor *t, int64_t from,
-                        int64_t count, float *out) {
+sl_err sl_proto_read_f32(struct sl_proto_file *file, const struct sl_proto_tensor *t, int64_t from,
+                         int64_t count, float *out) {
     double wide[PIECE];
     SL_TRY(need(file, t, FLOATS, from, count));
     if (t->type == SL_ONNX_FLOAT && t->file)
@@ -175,7 +175,7 @@ sl_err sl_onnx_read_f32(struct sl_onnx_file *file, const struct sl_onnx_tensor *
     }
     for (int64_t done = 0, n; done < count; done += n) {
         n = count - done < PIECE ? count - done : PIECE;
-        SL_TRY(sl_onnx_read_floats(file, t, from + done, n, wide));
+        SL_TRY(sl_proto_read_floats(file, t, from + done, n, wide));
         for (int64_t i = 0; i < n; i++)
             out[done + i] = (float)wide[i];
     }
