@@ -1,4 +1,4 @@
-/* Cost text: model and device, then one line per unit and micro-batch size.
+/* Cost text: model and device; measured overheads; one line per unit and micro-batch size.
  *
  *     sluice-cost 1
  *     measured "gpt-tiny" on "cpu" threads 1 busy 2

@@ -1,4 +1,5 @@
-/* Refusals of a job: combinations that mean nothing, and texts that no registry knows. */
+/* Refusals of a job: combinations that mean nothing, and texts that no registry knows. Also the
+ * default of clip_scope, which depends on the schedule. */
 #include "device/device.h"
 #include "job/job.h"
 #include "job/parts.h"

@@ -328,7 +328,7 @@ static sl_err rewrite_model(const struct sl_job_work *work, struct sl_text *out)
     return err;
 }
 
-/* Without the first line, the name and the description. */
+/* Compares two model texts except their first lines, which hold name and description. */
 static bool same_graph(const char *a, const char *b) {
     a += strcspn(a, "\n");
     b += strcspn(b, "\n");

@@ -14,7 +14,7 @@ struct sl_pipe_border {
     int64_t *iteration; /* [count] -1: none */
 };
 
-/* What a checkpoint of a full pipeline holds of a seat (image.c). */
+/* One seat's part of a checkpoint with micro-batches in flight (image.c). */
 struct sl_pipe_image {
     char *host;                /* numbers, then messages; NULL: no checkpoints */
     int64_t host_bytes, bytes; /* bytes: with the slabs */

@@ -1,4 +1,4 @@
-/* Which passes a stage has. */
+/* Which passes a stage has; sl_sched_deps_has applies it, lowering drops the others. */
 #ifndef SL_PLAN_PASSES_H
 #define SL_PLAN_PASSES_H
 

@@ -23,7 +23,8 @@ struct sl_planners_graphpipe_part;
 /* The units of one stage. */
 struct sl_planners_graphpipe_piece {
     const struct sl_planners_graphpipe_part *part;
-    int from, to; /* children [from, to) of a series; branches left and set of a parallel part */
+    int from, to; /* of a series: its children [from, to); of a parallel part: as in
+                   * sl_planners_graphpipe_holds */
     int branch;   /* also the tail of this branch of child from - 1 of the series; -1: none */
     int tail;     /* its first child in that branch */
 };

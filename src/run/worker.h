@@ -34,7 +34,7 @@ struct sl_worker_config {
     uint64_t seed;    /* of initial values */
     bool borrows;     /* sl_run_worker_lend provides work area and staging */
     bool eval_beside; /* evaluation may run while micro-batches are in flight */
-    int64_t audit;    /* repeat one of so many actions (run/audit.h); 0: none */
+    int64_t audit;    /* repeat and compare one action in this many; 0: none */
 };
 
 struct sl_worker {

@@ -30,7 +30,8 @@ static const struct sl_action *action_at(const struct sl_sched *sched, int worke
 
 struct play {
     struct sl_ver v;
-    int64_t *at, *least; /* [worker] actions run; at least so many, for the others */
+    int64_t *at;    /* [worker] actions run so far */
+    int64_t *least; /* [worker] it may not stop before this many: another worker waits for one */
     int32_t version;
 };
 

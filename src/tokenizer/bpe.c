@@ -136,8 +136,8 @@ static void put_symbol(struct symbols *s, int32_t id) {
     SL_PUSH(&s->w->symbols, id);
 }
 
-/* As the package: unknown symbols come out when the next known one follows, and bytes of byte
- * fallback do not count as such. */
+/* The order of the package `tokenizers`: an unknown symbol is written when the next known symbol
+ * follows. Bytes of byte fallback are not known symbols in this sense. */
 static void put_unknown(struct symbols *s, const char *at, size_t length) {
     const struct sl_tokenizer *t = s->w->t;
     bool all = t->byte_fallback;

@@ -1,4 +1,4 @@
-/* Pre-tokenization: the rules by which byte-level BPE splits a text into words before merging.
+/* The word rules of byte-level BPE (GPT-2, Llama 3, Qwen2); all other pre-tokenizers: split.c.
  *
  *   gpt2   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *   llama3 (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|

@@ -1,4 +1,4 @@
-/* The pre-tokenizers: they cut the spans of a text, and some rewrite it. */
+/* The table of pre-tokenizers: they cut the spans of a text, and some rewrite it. */
 #include "tokenizer/bytes.h"
 #include "tokenizer/chars.h"
 #include "tokenizer/own.h"

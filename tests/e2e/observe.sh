@@ -44,7 +44,7 @@ done
 "$SLUICE" train "${issue[@]}" --steps 12 --checkpoint-every 0 --out "$work/twelve"
 "$SLUICE" train --resume --out "$work/plain" --steps 12 --quiet
 "$SLUICE" compare "$work/plain" "$work/twelve" >"$work/out" || fail "2bw, 6 + 6 steps: $(tail -1 "$work/out")"
-# Other modes would need what was in flight: they refuse.
+# A finished run has drained its pipeline. Modes other than 2bw cannot extend it with the same bits: they refuse.
 "$SLUICE" train "${issue[@]/2bw/stash}" --steps 4 --out "$work/stash"
 code=0
 "$SLUICE" train --resume --out "$work/stash" --steps 8 --quiet 2>"$work/err" || code=$?

@@ -69,7 +69,7 @@ static struct sl_train *open_train(const struct parity *c, const struct sl_graph
     struct sl_train_config config = {.graph = graph,
                                      .data = data,
                                      .device = sl_device_find("cpu"),
-                                     .threads = micros, /* of the second run: 2 */
+                                     .threads = micros, /* 1 with one micro-batch, 2 with two */
                                      .base_lr = c->lr,
                                      .clip = c->clip,
                                      .batch = BATCH,

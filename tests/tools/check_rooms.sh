@@ -43,6 +43,15 @@ reject() { # WHAT FILE LINE
 fresh
 "$checker" "$tree" || { echo "FAILED: the clean tree was rejected" && exit 1; }
 
+# A page of architecture has the same rows.
+mkdir "$tree/docs"
+awk -F ' *[|] *' '!/^#/ { print "| " $1 " | " ($2 == "*" ? "all" : $2) " | " $3 " |" }' "$tree/src/ROOMS" >"$tree/docs/ARCHITECTURE.md"
+"$checker" "$tree" || { echo "FAILED: the page with the same rows was rejected" && exit 1; }
+sed -i 's/| ckpt | base |/| ckpt | base comm |/' "$tree/docs/ARCHITECTURE.md"
+"$checker" "$tree" >/dev/null && echo "FAILED: not rejected: a page with another row" && exit 1
+rm -r "$tree/docs"
+count=$((count + 1))
+
 reject "a room above" base/a.c '#include "graph/b.h"'
 reject "run below ckpt" ckpt/w.c '#include "run/x.h"'
 reject "pipe below run" run/w.c '#include "pipe/x.h"'
