@@ -218,7 +218,7 @@ static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl
 /* Scratch, a partial sum per block of a norm, the used part of each thread's stack, and the pages
  * of code and tables of a training process (measured; e2e.memory checks it). */
 static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
-    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 11 << 18 };
+    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 13 << 18 };
     int64_t bytes = program_scratch(program, threads) + threads * THREAD_BYTES + PROCESS_BYTES;
     for (int i = 0; i < program->param_count; i++)
         bytes += (program->params[i].numel / SL_NORM_BLOCK + 1) * (int64_t)sizeof(double);
