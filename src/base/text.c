@@ -193,7 +193,10 @@ const char *sl_nearest(const char *wanted, int count, const char *(*name)(const 
         if (strcasecmp(wanted, name(ctx, i)) == 0)
             return name(ctx, i);
         int distance = edit_distance(wanted, name(ctx, i), limit);
-        if (distance < best_distance) {
+        /* Of equals, the one with a slip at its end: "--cost" for "--costx", not "--costs". */
+        bool begins = strncmp(wanted, name(ctx, i), strlen(name(ctx, i))) == 0;
+        if (distance < best_distance ||
+            (distance == best_distance && distance <= limit && begins)) {
             best_distance = distance;
             best = name(ctx, i);
         }

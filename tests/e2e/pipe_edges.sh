@@ -199,7 +199,7 @@ once-stash stash none
 once-vsync vsync none
 MODES
 refused 1 'no weights are stale' train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --log-staleness --out fresh
-refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
+right "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 '--workers and --plan exclude each other' check "${tiny[@]}" --plan x.plan --workers 2
 refused 2 'check needs a pipeline' check "${tiny[@]}"
 for steps in 0 9223372036854775807; do
