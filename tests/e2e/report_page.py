@@ -124,7 +124,9 @@ try:
     bars = js(FRAME + "return [...d.querySelectorAll('.panel')].map(p => p.querySelectorAll('rect.bar').length)")
     expect("as many actions predicted as measured", bars[0] == bars[1] > 0, True)
     rows = js("return [...document.querySelectorAll('table.bars')][0].innerText")
-    for line in open(f"{FOLDER}/traced.txt").read().splitlines()[2:]:
+    stages = [line for line in open(f"{FOLDER}/traced.txt") if line.endswith("iB\n")]
+    expect("stages of traced.txt", len(stages), 3)
+    for line in stages:
         total = line.split("  ")[-1].strip()
         expect(f"memory {total} of the verifier is on the page", total in rows, True)
     axis = FRAME + "return d.querySelector('svg.axis').textContent"
