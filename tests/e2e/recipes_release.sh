@@ -46,7 +46,10 @@ done
 
 sluice=$tree/build/release/sluice
 cd "$work"
-row() { "$sluice" list "$1" >rows && grep -q "^  $2 " rows || fail "list $1 does not show $2"; }
+row() {
+    "$sluice" list "$1" >rows || fail "list $1"
+    grep -q "^  $2 " rows || fail "list $1 does not show $2"
+}
 row ops square && row schedules eager && row planners depths && row optimizers signsgd && row policies lr-depth
 row devices shadow
 gpt=(train gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3" --batch 8 --micro 4 --steps 4 --quiet)
