@@ -2,6 +2,7 @@
 #include "job/job.h"
 #include "plan/plan.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -201,6 +202,9 @@ static sl_err add_size(struct sl_text *all, const struct sl_job_field *f, const 
         return sl_fail(SL_ERR_USAGE, "`%s`: '%.*s' is not NAME=VALUE", f->key,
                        (int)(length < 64 ? length : 64), item);
     snprintf(name, sizeof name, "%.*s", (int)before, item);
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("_.-", *c))
+            return sl_fail(SL_ERR_USAGE, "`%s`: '%s' cannot be the name of a size", f->key, name);
     snprintf(number, sizeof number, "%.*s", (int)(length - before - 1), equals + 1);
     if (sl_parse_double(number, name, &value) != SL_OK || !isfinite(value))
         return sl_fail(SL_ERR_USAGE, "`%s`: %s: expected a number, found '%s'", f->key, name,

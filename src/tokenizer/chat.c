@@ -369,7 +369,7 @@ sl_err sl_tokenizer_chat_encode(const struct sl_tokenizer_chat *chat,
     sl_err err = render(&r, messages, count);
     if (err == SL_OK) {
         sl_tokenizer_encode(tokenizer, text.at, text.length, SL_TOKENIZER_MATCH, out);
-        int32_t *ids = out->at + first;
+        int32_t *ids = out->at ? out->at + first : NULL;
         int64_t id_count = out->count - first;
         for (int64_t i = 0; i < id_count; i++)
             SL_PUSH(answers, 0);
