@@ -1,7 +1,7 @@
 /* sluice completion: print completion scripts of shells, and candidates for a command line. */
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/complete.h"
+#include "cli/model_file.h"
 
 #include <string.h>
 
@@ -28,24 +28,7 @@ static sl_err put_script(struct sl_text *text, const char *shell) {
     return sl_fail(SL_ERR_USAGE, "completion: '%s' is none of bash, fish, zsh, words", shell);
 }
 
-/* Converts lines of "word<tab>description" to JSON. */
-static void words_json(const struct sl_text *lines, struct sl_arena *arena,
-                       struct sl_json_out *json) {
-    sl_json_open(json, '[');
-    for (const char *at = lines->at; at && *at;) {
-        size_t word = strcspn(at, "\t\n"), line = strcspn(at, "\n");
-        sl_json_open(json, '{');
-        sl_json_put_string(json, "word", sl_arena_dup(arena, at, word));
-        sl_json_put_string(json, "what",
-                           word < line ? sl_arena_dup(arena, at + word + 1, line - word - 1) : "");
-        sl_json_close(json, '}');
-        at += line + (at[line] == '\n');
-    }
-    sl_json_close(json, ']');
-}
-
 static sl_err print_json(const char *shell, const struct sl_text *said) {
-    struct sl_arena arena = {0};
     struct sl_text text = {0};
     struct sl_json_out json = {.text = &text, .indent = 2};
     if (shell) {
@@ -54,21 +37,23 @@ static sl_err print_json(const char *shell, const struct sl_text *said) {
         sl_json_put_string(&json, "script", said->at);
         sl_json_close(&json, '}');
     } else {
-        words_json(said, &arena, &json);
+        sl_manual_candidates_json(said, &json);
     }
     sl_text_put(&text, "\n");
     sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
-    sl_arena_free(&arena);
     return err;
 }
 
 static sl_err run(const struct sl_args *args) {
     struct sl_text text = {0};
+    struct sl_arena arena = {0};
+    struct sl_manual_completion request = {&sl_cli_commands, sl_cli_model_dirs(args, &arena),
+                                           args->positional + 1, args->positional_count - 1};
     sl_err err = SL_OK;
     bool words = strcmp(args->positional[0], "words") == 0 && args->positional_count > 1;
     if (words)
-        SL_TRY_OUT(sl_cli_complete(args, args->positional + 1, args->positional_count - 1, &text));
+        SL_TRY_OUT(sl_manual_complete(&request, &text));
     else
         SL_TRY_OUT(put_script(&text, args->positional[0]));
     if (sl_args_has(args, "--json"))
@@ -77,6 +62,7 @@ static sl_err run(const struct sl_args *args) {
         err = sl_cli_print(&text);
 out:
     sl_text_free(&text);
+    sl_arena_free(&arena);
     return err;
 }
 

@@ -12,7 +12,8 @@ static sl_err run(const struct sl_args *args) {
     struct sl_checkup c = {.arena = &arena,
                            .path = getenv("PATH"),
                            .quick = sl_args_has(args, "--quick"),
-                           .model_count = sl_cli_model_names(args, &arena).count};
+                           .model_count =
+                               sl_job_model_names(sl_cli_model_dirs(args, &arena), &arena).count};
     sl_profile_checkup_run(&c);
     if (sl_args_has(args, "--json"))
         sl_profile_checkup_json(&c, &text);

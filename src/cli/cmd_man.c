@@ -1,37 +1,19 @@
 /* sluice man: print one manual page, or write all. */
-#include "base/json.h"
-#include "cli/man_page.h"
-
-#include <string.h>
-
-static const char *command_name(const void *ctx, int i) {
-    (void)ctx;
-    return sl_cli_commands[i]->name;
-}
+#include "cli/command.h"
 
 static sl_err find_command(const char *name, const struct sl_command **out) {
-    int count = 0;
-    for (; sl_cli_commands[count]; count++)
-        if (strcmp(sl_cli_commands[count]->name, name) == 0) {
-            *out = sl_cli_commands[count];
-            return SL_OK;
-        }
-    const char *near = sl_nearest(name, count, command_name, NULL);
+    const char *near = NULL;
+    *out = sl_manual_find(&sl_cli_commands, name, &near);
+    if (*out)
+        return SL_OK;
     return sl_fail(SL_ERR_USAGE, "man: there is no command '%s'; %s%s%s", name,
                    near ? "did you mean '" : "'sluice --help' lists them", near ? near : "",
                    near ? "'?" : "");
 }
 
-static void put_page(struct sl_text *text, const struct sl_command *command) {
-    if (command)
-        sl_cli_man_command(text, command);
-    else
-        sl_cli_man_overview(text);
-}
-
 static sl_err write_page(const char *folder, const struct sl_command *command) {
     struct sl_text text = {0}, path = {0};
-    put_page(&text, command);
+    sl_manual_page(&sl_cli_commands, command, &text);
     sl_text_printf(&path, "%s/sluice%s%s.1", folder, command ? "-" : "",
                    command ? command->name : "");
     sl_err err = sl_file_write(path.at, text.at, text.length);
@@ -42,51 +24,9 @@ static sl_err write_page(const char *folder, const struct sl_command *command) {
 
 static sl_err write_all(const struct sl_args *args, const char *folder) {
     SL_TRY(write_page(folder, NULL));
-    for (int i = 0; sl_cli_commands[i]; i++)
-        SL_TRY(write_page(folder, sl_cli_commands[i]));
+    for (int i = 0; sl_cli_commands.commands[i]; i++)
+        SL_TRY(write_page(folder, sl_cli_commands.commands[i]));
     return sl_args_has(args, "--json") ? sl_cli_print_written(args, "-o") : SL_OK;
-}
-
-/* ---- JSON ---- */
-
-static void options_json(struct sl_json_out *json, const struct sl_option *options) {
-    for (; options->name; options++) {
-        sl_json_open(json, '{');
-        sl_json_put_string(json, "name", options->name);
-        if (options->arg)
-            sl_json_put_string(json, "value", options->arg);
-        sl_json_put_string(json, "help", options->help);
-        sl_json_put_bool(json, "repeats", options->repeats);
-        sl_json_close(json, '}');
-    }
-}
-
-static void command_json(struct sl_json_out *json, const struct sl_command *command) {
-    sl_json_open(json, '{');
-    sl_json_put_string(json, "name", command->name);
-    sl_json_put_string(json, "synopsis", command->synopsis);
-    sl_json_put_string(json, "brief", command->brief);
-    sl_json_put_string(json, "detail", command->detail ? command->detail : "");
-    sl_json_key(json, "options");
-    sl_json_open(json, '[');
-    options_json(json, command->options);
-    options_json(json, sl_cli_common_options);
-    sl_json_close(json, ']');
-    sl_json_close(json, '}');
-}
-
-/* One command, or all of them in a list. */
-static void put_json(struct sl_text *text, const struct sl_command *command) {
-    struct sl_json_out json = {.text = text, .indent = 2};
-    if (command) {
-        command_json(&json, command);
-    } else {
-        sl_json_open(&json, '[');
-        for (int i = 0; sl_cli_commands[i]; i++)
-            command_json(&json, sl_cli_commands[i]);
-        sl_json_close(&json, ']');
-    }
-    sl_text_put(text, "\n");
 }
 
 static sl_err run(const struct sl_args *args) {
@@ -98,9 +38,9 @@ static sl_err run(const struct sl_args *args) {
     if (args->positional_count)
         SL_TRY(find_command(args->positional[0], &command));
     if (sl_args_has(args, "--json"))
-        put_json(&text, command);
+        sl_manual_json(&sl_cli_commands, command, &text);
     else
-        put_page(&text, command);
+        sl_manual_page(&sl_cli_commands, command, &text);
     sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;

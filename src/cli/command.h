@@ -1,24 +1,11 @@
-/* A command: a row with name, help texts, options and the function that runs it. */
+/* The commands, and what they print with. */
 #ifndef SL_CLI_COMMAND_H
 #define SL_CLI_COMMAND_H
 
-#include "base/opt.h"
+#include "manual/manual.h"
 
-struct sl_command {
-    const char *name;                /* "sched" */
-    const char *synopsis;            /* "MODEL [--set K=V]... [--json]" */
-    const char *brief;               /* one line for the list of commands */
-    const char *detail;              /* paragraphs with an example, or NULL */
-    const struct sl_option *options; /* ends with {0}; --help --json --quiet are added everywhere */
-    int min_args, max_args;          /* positional arguments; max < 0: any number */
-    sl_err (*run)(const struct sl_args *args);
-};
-
-/* All commands in alphabetical order; ends with NULL. */
-extern const struct sl_command *const sl_cli_commands[];
-
-/* --help, --json, --quiet */
-extern const struct sl_option sl_cli_common_options[];
+/* All commands. */
+extern const struct sl_command_set sl_cli_commands;
 
 /* Print a text to standard output; a write error is a system error. */
 SL_MUST_CHECK sl_err sl_cli_print(const struct sl_text *text);

@@ -28,7 +28,7 @@ extern const struct sl_command sl_cli_cmd_verify;
 extern const struct sl_command sl_cli_cmd_version;
 
 /* clang-format off */
-const struct sl_command *const sl_cli_commands[] = {
+static const struct sl_command *const commands[] = {
     &sl_cli_cmd_calibrate,
     &sl_cli_cmd_check,
     &sl_cli_cmd_ckpt,
@@ -58,9 +58,11 @@ const struct sl_command *const sl_cli_commands[] = {
 };
 /* clang-format on */
 
-const struct sl_option sl_cli_common_options[] = {
+static const struct sl_option common[] = {
     {"--help", NULL, "show this help", false},
     {"--json", NULL, "machine-readable output on standard output", false},
     {"--quiet", NULL, "no notes and no progress on standard error", false},
     {0},
 };
+
+const struct sl_command_set sl_cli_commands = {commands, common};

@@ -42,11 +42,10 @@ sl_err sl_cli_job_fill(const struct sl_args *args, struct sl_job *job) {
 /* The option of a command that sets a field; NULL: none. */
 static const char *option_of(const char *command, const char *field, size_t length) {
     char key[32];
-    for (int c = 0; sl_cli_commands[c]; c++)
-        if (strcmp(sl_cli_commands[c]->name, command) == 0)
-            for (const struct sl_option *o = sl_cli_commands[c]->options; o->name; o++)
-                if (sl_str_is((struct sl_str){field, length}, key_of(o->name, key)))
-                    return o->name;
+    const struct sl_command *row = sl_manual_find(&sl_cli_commands, command, NULL);
+    for (const struct sl_option *o = row ? row->options : NULL; o && o->name; o++)
+        if (sl_str_is((struct sl_str){field, length}, key_of(o->name, key)))
+            return o->name;
     return NULL;
 }
 

@@ -3,7 +3,6 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "cli/command.h"
 #include "cli/job_options.h"
 #include "device/cpu/cpu.h"
@@ -13,18 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int command_count(void) {
-    int count = 0;
-    while (sl_cli_commands[count])
-        count++;
-    return count;
-}
-
-static const char *command_name(const void *ctx, int i) {
-    (void)ctx;
-    return sl_cli_commands[i]->name;
-}
 
 sl_err sl_cli_print(const struct sl_text *text) {
     if (text->length && fwrite(text->at, 1, text->length, stdout) != text->length)
@@ -51,38 +38,6 @@ sl_err sl_cli_print_written(const struct sl_args *args, const char *option) {
     return err;
 }
 
-static void put_overview(struct sl_text *text) {
-    sl_text_printf(text,
-                   "sluice %s: pipeline-parallel training of neural networks\n\n"
-                   "usage: sluice COMMAND [ARGUMENTS] [OPTIONS]\n\ncommands:\n",
-                   sl_version());
-    for (int i = 0; i < command_count(); i++)
-        sl_text_printf(text, "  %-10s %s\n", sl_cli_commands[i]->name, sl_cli_commands[i]->brief);
-    sl_text_put(text, "\n'sluice COMMAND --help' shows the options of a command.\n"
-                      "exit status: 0 ok, 1 refused, 2 usage, 3 input, 4 system, "
-                      "5 a peer failed\n");
-}
-
-static void put_options(struct sl_text *text, const struct sl_option *options) {
-    for (int i = 0; options[i].name; i++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s", options[i].name, options[i].arg ? " " : "",
-                 options[i].arg ? options[i].arg : "");
-        sl_text_printf(text, "  %-24s %s%s\n", left, options[i].help,
-                       options[i].repeats ? " (may be repeated)" : "");
-    }
-}
-
-static void put_help(struct sl_text *text, const struct sl_command *command) {
-    sl_text_printf(text, "sluice %s: %s\n\nusage: sluice %s%s%s\n", command->name, command->brief,
-                   command->name, *command->synopsis ? " " : "", command->synopsis);
-    if (command->detail)
-        sl_text_printf(text, "\n%s\n", command->detail);
-    sl_text_put(text, "\noptions:\n");
-    put_options(text, command->options);
-    put_options(text, sl_cli_common_options);
-}
-
 static sl_err check_positional(const struct sl_command *command, const struct sl_args *args) {
     if (args->positional_count < command->min_args)
         return sl_fail(SL_ERR_USAGE, "%s: missing argument; usage: sluice %s %s", command->name,
@@ -105,10 +60,10 @@ static void name_options(const struct sl_command *command) {
 static sl_err run_command(const struct sl_command *command, int argc, char **argv) {
     struct sl_args args;
     SL_TRY(
-        sl_args_parse(&args, command->name, command->options, sl_cli_common_options, argc, argv));
+        sl_args_parse(&args, command->name, command->options, sl_cli_commands.common, argc, argv));
     if (sl_args_has(&args, "--help")) {
         struct sl_text text = {0};
-        put_help(&text, command);
+        sl_manual_help(&sl_cli_commands, command, &text);
         sl_err err = sl_cli_print(&text);
         sl_text_free(&text);
         return err;
@@ -130,17 +85,17 @@ static sl_err dispatch(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         struct sl_text text = {0};
-        put_overview(&text);
+        sl_manual_overview(&sl_cli_commands, &text);
         sl_err err = sl_cli_print(&text);
         sl_text_free(&text);
         return err;
     }
     if (strcmp(name, "--version") == 0)
         name = "version";
-    for (int i = 0; i < command_count(); i++)
-        if (strcmp(sl_cli_commands[i]->name, name) == 0)
-            return run_command(sl_cli_commands[i], argc - 2, argv + 2);
-    const char *nearest = sl_nearest(name, command_count(), command_name, NULL);
+    const char *nearest = NULL;
+    const struct sl_command *command = sl_manual_find(&sl_cli_commands, name, &nearest);
+    if (command)
+        return run_command(command, argc - 2, argv + 2);
     if (nearest)
         return sl_fail(SL_ERR_USAGE, "unknown command '%s'; did you mean '%s'?", name, nearest);
     return sl_fail(SL_ERR_USAGE, "unknown command '%s'; 'sluice --help' lists them", name);

@@ -41,10 +41,6 @@ const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *aren
     return dirs;
 }
 
-struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena) {
-    return sl_job_model_names(sl_cli_model_dirs(args, arena), arena);
-}
-
 const char *sl_cli_joined(const struct sl_args *args, const char *option, struct sl_arena *arena) {
     const char *all = "", *text;
     for (int n = 0; (text = sl_args_nth(args, option, n)) != NULL; n++)

@@ -23,9 +23,6 @@ const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *aren
 /* The values of a repeated option, as --set A=1,B=2 --set C=3: "A=1,B=2,C=3"; in the arena. */
 const char *sl_cli_joined(const struct sl_args *args, const char *option, struct sl_arena *arena);
 
-/* Names of all models in the first directory that has any, sorted. */
-struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena);
-
 /* Read the model `name` (checked, not differentiated). */
 SL_MUST_CHECK sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
                                        struct sl_graph **out);

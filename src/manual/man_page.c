@@ -1,7 +1,6 @@
 /* Manual pages in the man macros. */
-#include "cli/man_page.h"
-
 #include "base/version.h"
+#include "manual/manual.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -106,7 +105,8 @@ static void put_synopsis(struct sl_text *out, const struct sl_command *command) 
     } while (*at);
 }
 
-void sl_cli_man_command(struct sl_text *out, const struct sl_command *command) {
+static void put_command(const struct sl_command_set *set, const struct sl_command *command,
+                        struct sl_text *out) {
     put_title(out, command->name, command->brief);
     sl_text_put(out, ".SH SYNOPSIS\n");
     put_synopsis(out, command);
@@ -116,7 +116,7 @@ void sl_cli_man_command(struct sl_text *out, const struct sl_command *command) {
     }
     sl_text_put(out, ".SH OPTIONS\n");
     put_options(out, command->options);
-    put_options(out, sl_cli_common_options);
+    put_options(out, set->common);
     put_status(out);
     sl_text_put(out, ".SH SEE ALSO\n.BR sluice (1)\n");
 }
@@ -130,7 +130,7 @@ static const struct {
     {"SLUICE_MODELS", "first directory to search for models by name"},
 };
 
-void sl_cli_man_overview(struct sl_text *out) {
+static void put_overview(const struct sl_command_set *set, struct sl_text *out) {
     put_title(out, "", "pipeline-parallel training of neural networks");
     sl_text_put(out,
                 ".SH SYNOPSIS\n.B sluice\n.I COMMAND\n[arguments] [options]\n"
@@ -139,15 +139,23 @@ void sl_cli_man_overview(struct sl_text *out) {
                 "schedule cannot deadlock, overflow memory or mix weight versions, and runs it: "
                 "as threads of one process, as ranks of an MPI job, or on GPUs. Data goes to "
                 "standard output, messages to standard error.\n.SH COMMANDS\n");
-    for (int i = 0; sl_cli_commands[i]; i++) {
-        sl_text_printf(out, ".TP\n.BR sluice\\-%s (1)\n", sl_cli_commands[i]->name);
-        put_text(out, sl_cli_commands[i]->brief);
+    for (int i = 0; set->commands[i]; i++) {
+        sl_text_printf(out, ".TP\n.BR sluice\\-%s (1)\n", set->commands[i]->name);
+        put_text(out, set->commands[i]->brief);
         sl_text_put(out, "\n");
     }
     sl_text_put(out, ".SH OPTIONS\nEvery command has these.\n");
-    put_options(out, sl_cli_common_options);
+    put_options(out, set->common);
     put_status(out);
     sl_text_put(out, ".SH ENVIRONMENT\n");
     for (int i = 0; i < SL_COUNT(variables); i++)
         sl_text_printf(out, ".TP\n.B %s\n%s\n", variables[i].name, variables[i].what);
+}
+
+void sl_manual_page(const struct sl_command_set *set, const struct sl_command *command,
+                    struct sl_text *out) {
+    if (command)
+        put_command(set, command, out);
+    else
+        put_overview(set, out);
 }

@@ -1,15 +1,13 @@
-/* Completion candidates of a command line. */
-#include "cli/complete.h"
-
-#include "cli/command.h"
-#include "cli/model_file.h"
+/* Completion candidates of a command line, from the tables of commands. */
+#include "job/model.h"
 #include "list/list.h"
+#include "manual/manual.h"
 
 #include <string.h>
 
 struct completion {
-    const struct sl_args *args;
-    const char *const *words;
+    const struct sl_command_set *set;
+    const char *const *model_dirs, *const *words;
     int count;
     const char *typed;  /* prefix of the candidates */
     const char *before; /* "--schedule=" if it is part of the same word, else "" */
@@ -39,7 +37,7 @@ static sl_err offer_kind(const struct completion *c, const char *name) {
     struct sl_list list = {0};
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_list_kind_find(name, &kind));
-    SL_TRY_OUT(kind->fill(sl_cli_model_dirs(c->args, &list.arena), &list));
+    SL_TRY_OUT(kind->fill(c->model_dirs, &list));
     for (int64_t i = 0; i < list.rows.count; i++)
         offer(c, list.rows.at[i].name, list.rows.at[i].brief);
 out:
@@ -80,9 +78,10 @@ static sl_err offer_value(const struct completion *c, const struct sl_option *op
     return SL_OK;
 }
 
-static const struct sl_option *find_option(const struct sl_command *command, const char *name,
+static const struct sl_option *find_option(const struct completion *c,
+                                           const struct sl_command *command, const char *name,
                                            size_t length) {
-    const struct sl_option *tables[] = {command->options, sl_cli_common_options};
+    const struct sl_option *tables[] = {command->options, c->set->common};
     for (int t = 0; t < SL_COUNT(tables); t++)
         for (const struct sl_option *o = tables[t]; o->name; o++)
             if (strlen(o->name) == length && strncmp(o->name, name, length) == 0)
@@ -98,7 +97,7 @@ static bool was_given(const struct completion *c, const char *name) {
 }
 
 static void offer_options(const struct completion *c, const struct sl_command *command) {
-    const struct sl_option *tables[] = {command->options, sl_cli_common_options};
+    const struct sl_option *tables[] = {command->options, c->set->common};
     for (int t = 0; t < SL_COUNT(tables); t++)
         for (const struct sl_option *o = tables[t]; o->name; o++)
             if (o->repeats || !was_given(c, o->name))
@@ -111,7 +110,7 @@ static int count_arguments(const struct completion *c, const struct sl_command *
     int count = 0;
     *last = "";
     for (int i = 1; i + 1 < c->count; i++) {
-        const struct sl_option *option = find_option(command, c->words[i], strlen(c->words[i]));
+        const struct sl_option *option = find_option(c, command, c->words[i], strlen(c->words[i]));
         if (option && option->arg)
             i += strcmp(c->words[i + 1], "=") == 0 && i + 2 < c->count ? 2 : 1;
         else if (c->words[i][0] != '-') {
@@ -139,8 +138,8 @@ static void offer_verbs(const struct completion *c, const char *synopsis) {
 }
 
 static sl_err offer_commands(const struct completion *c) {
-    for (int i = 0; sl_cli_commands[i]; i++)
-        offer(c, sl_cli_commands[i]->name, sl_cli_commands[i]->brief);
+    for (int i = 0; c->set->commands[i]; i++)
+        offer(c, c->set->commands[i]->name, c->set->commands[i]->brief);
     return SL_OK;
 }
 
@@ -155,7 +154,7 @@ static sl_err offer_kinds(const struct completion *c) {
 /* Names only: reading all models would delay the prompt. */
 static sl_err offer_models(const struct completion *c) {
     struct sl_arena arena = {0};
-    struct sl_job_model_names names = sl_cli_model_names(c->args, &arena);
+    struct sl_job_model_names names = sl_job_model_names(c->model_dirs, &arena);
     for (int i = 0; i < names.count; i++)
         offer(c, names.at[i], "model");
     offer_files(c);
@@ -194,13 +193,6 @@ static sl_err offer_argument(const struct completion *c, const struct sl_command
     return strcmp(last, "show") == 0 ? offer_kind(c, "machines") : SL_OK;
 }
 
-static const struct sl_command *find_command(const char *name) {
-    for (int i = 0; sl_cli_commands[i]; i++)
-        if (strcmp(sl_cli_commands[i]->name, name) == 0)
-            return sl_cli_commands[i];
-    return NULL;
-}
-
 /* The option whose value is being typed: "--x VALUE", "--x=VALUE", or "--x = VALUE" as bash splits
  * words. NULL: none. */
 static const struct sl_option *typed_option(struct completion *c,
@@ -213,28 +205,34 @@ static const struct sl_option *typed_option(struct completion *c,
         at--;
     } else if (word[0] == '-' && equals) {
         c->typed = equals + 1;
-        return find_option(command, word, (size_t)(equals - word));
+        return find_option(c, command, word, (size_t)(equals - word));
     }
     const struct sl_option *option =
-        at > 0 ? find_option(command, c->words[at], strlen(c->words[at])) : NULL;
+        at > 0 ? find_option(c, command, c->words[at], strlen(c->words[at])) : NULL;
     return option && option->arg ? option : NULL;
 }
 
-sl_err sl_cli_complete(const struct sl_args *args, const char *const *words, int count,
-                       struct sl_text *out) {
-    struct completion c = {args, words, count, words[count - 1], "", out};
+sl_err sl_manual_complete(const struct sl_manual_completion *request, struct sl_text *out) {
+    const char *const *words = request->words;
+    int count = request->count;
+    struct completion c = {request->set, request->model_dirs, words, count, words[count - 1], "",
+                           out};
     char before[64] = "";
     if (count == 1) {
         offer(&c, "--help", "the commands");
         offer(&c, "--version", "print the version");
         return offer_commands(&c);
     }
-    const struct sl_command *command = find_command(words[0]);
+    const struct sl_command *command = sl_manual_find(request->set, words[0], NULL);
     if (!command)
         return SL_OK;
     for (int i = 1; i + 1 < count; i++)
-        if (strcmp(words[i], "--") == 0) /* launch -n 2 -- train ... */
-            return sl_cli_complete(args, words + i + 1, count - i - 1, out);
+        if (strcmp(words[i], "--") == 0) { /* launch -n 2 -- train ... */
+            struct sl_manual_completion inner = *request;
+            inner.words += i + 1;
+            inner.count -= i + 1;
+            return sl_manual_complete(&inner, out);
+        }
     const struct sl_option *option = typed_option(&c, command);
     const char *equals = strchr(words[count - 1], '=');
     if (option && equals && words[count - 1][0] == '-') {
