@@ -6,6 +6,7 @@
 #include "sched/order.h"
 #include "schedules/schedule.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,16 +189,41 @@ static bool same_states(struct pair *p, int stage, int replica) {
     return true;
 }
 
-static bool same_losses(struct pair *p, int64_t first, int64_t count) {
+/* What a step reports. */
+enum { LOG_LOSS, LOG_RATE, LOG_SCALE, LOG_SKIPPED, LOG_NORM, LOG_NUMBERS };
+
+static const char *const log_names[LOG_NUMBERS] = {"loss", "learning rate", "loss scale",
+                                                   "skipped (1) or not (0)", "gradient norm"};
+
+static void log_numbers(const struct sl_step_report *r, double *out) {
+    out[LOG_LOSS] = r->loss;
+    out[LOG_RATE] = r->lr;
+    out[LOG_SCALE] = r->loss_scale;
+    out[LOG_SKIPPED] = r->skipped;
+    out[LOG_NORM] = r->norm;
+}
+
+static bool same_number(double a, double b) {
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+/* Stages that step at different times decide by their own norms: there is no common one. */
+static bool same_log(struct pair *p, int64_t first, int64_t count) {
     for (int64_t i = first; i < first + count; i++) {
-        if (memcmp(&p->pipes[i].loss, &p->ones[i].loss, sizeof p->ones[i].loss) == 0)
+        double pipe[LOG_NUMBERS], one[LOG_NUMBERS];
+        int numbers = isnan(p->pipes[i].norm) && p->kind.stale ? LOG_SKIPPED : LOG_NUMBERS, k = 0;
+        log_numbers(&p->pipes[i], pipe);
+        log_numbers(&p->ones[i], one);
+        while (k < numbers && same_number(pipe[k], one[k]))
+            k++;
+        if (k == numbers)
             continue;
-        p->report->kind = SL_CHECK_LOSS;
+        p->report->kind = k == LOG_LOSS ? SL_CHECK_LOSS : SL_CHECK_LOG;
         p->report->stage = -1;
-        p->report->tensor = "loss";
+        p->report->tensor = log_names[k];
         p->report->element = 0;
-        p->report->pipe = p->pipes[i].loss;
-        p->report->one = p->ones[i].loss;
+        p->report->pipe = pipe[k];
+        p->report->one = one[k];
         return false;
     }
     return true;
@@ -217,7 +243,10 @@ static const char *find_name(const struct sl_graph *graph, const char *name) {
     for (int64_t i = 0; i < graph->states.count; i++)
         if (strcmp(graph->states.at[i].name, name) == 0)
             return graph->states.at[i].name;
-    return "loss";
+    for (int k = 0; k < LOG_NUMBERS; k++)
+        if (strcmp(log_names[k], name) == 0)
+            return log_names[k];
+    return log_names[LOG_LOSS];
 }
 
 static struct finding finding_of(const struct sl_check_report *r) {
@@ -248,7 +277,7 @@ static sl_err share_report(struct pair *p, bool *same) {
         r->tensors += all[i].tensors;
         r->elements += all[i].elements;
         if (all[i].differs && (!first || (uint64_t)all[i].stage < (uint64_t)first->stage))
-            first = &all[i]; /* a loss, on stage -1, comes last */
+            first = &all[i]; /* the log, stage -1, comes last */
     }
     *same = !first;
     if (first) {
@@ -276,7 +305,7 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
             if (sl_pipe_replica(p->pipe, s, r))
                 *same = same_params(p, s, r) && (skips_states(p, s) || same_states(p, s, r));
     SL_TRY(p->err);
-    *same = *same && same_losses(p, first, count);
+    *same = *same && same_log(p, first, count);
     return share_report(p, same);
 }
 

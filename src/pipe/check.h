@@ -1,6 +1,7 @@
 /* A check compares a pipeline with its reference, bit for bit.
  *
- *   run both, same steps, same data -> compare weights, statistics, optimizer state, losses
+ *   run both, same steps, same data -> compare weights, statistics, optimizer state, losses, and
+ *               the norms, learning rates, loss scales and skipped steps of the log
  *   different?  run both step by step -> the first step, stage and tensor that differ
  *
  * The reference is one worker. If stages have replicas or different micro-batch sizes, or the schedule
@@ -24,7 +25,8 @@ enum sl_check_kind {
     SL_CHECK_WEIGHT,
     SL_CHECK_STATE,
     SL_CHECK_OPTIM,
-    SL_CHECK_LOSS
+    SL_CHECK_LOSS,
+    SL_CHECK_LOG /* another number that a step reports */
 };
 
 struct sl_check_report {
@@ -34,8 +36,8 @@ struct sl_check_report {
     int64_t tensors, elements; /* compared */
     enum sl_check_kind kind;   /* first difference; SAME: none */
     int64_t step;              /* from 1; 0: single steps showed no difference */
-    int stage;                 /* -1: a loss */
-    const char *tensor;        /* name in the model, or of the loss; lives as long as the graph */
+    int stage;                 /* -1: a loss or another number of the log */
+    const char *tensor;        /* name in the model, or of the number; lives as long as the graph */
     int64_t element;
     double pipe, one; /* the two values */
 };

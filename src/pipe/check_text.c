@@ -10,6 +10,7 @@ static const char *const kinds[] = {
     [SL_CHECK_STATE] = "statistics",
     [SL_CHECK_OPTIM] = "optimizer state",
     [SL_CHECK_LOSS] = "loss",
+    [SL_CHECK_LOG] = "log",
 };
 
 /* With what does the pipeline agree? */
@@ -65,9 +66,9 @@ sl_err sl_pipe_check_verdict(const struct sl_check_config *c, const struct sl_ch
     if (r->step == 0)
         snprintf(step, sizeof step, "after %lld steps in one run (not step by step)",
                  (long long)c->pipe.train->steps);
-    if (r->kind == SL_CHECK_LOSS)
-        return sl_fail(SL_ERR_REFUSED, "the loss differs %s: %.17g, the reference (%s) has %.17g",
-                       step, r->pipe, reference_of(r), r->one);
+    if (r->kind == SL_CHECK_LOSS || r->kind == SL_CHECK_LOG)
+        return sl_fail(SL_ERR_REFUSED, "the %s differs %s: %.17g, the reference (%s) has %.17g",
+                       r->tensor, step, r->pipe, reference_of(r), r->one);
     return sl_fail(SL_ERR_REFUSED,
                    "%s of '%s' differ %s, first on stage %d (%s): element %lld is %.9g, the "
                    "reference (%s) has %.9g",

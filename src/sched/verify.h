@@ -109,6 +109,7 @@ uint8_t sl_sched_verify_all(const struct sl_ver *v, int stage);
 sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */
 sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
+sl_err sl_sched_verify_replicas_first(const struct sl_ver *v, const struct sl_turn *t);
 int sl_sched_verify_group_index(const struct sl_plan *plan, int stage,
                                 int group); /* -1: not in it */
 /* verify_global_step.c: REDUCE, and the waits of STEP. */

@@ -64,6 +64,7 @@ sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t) {
         return sl_sched_verify_fail(v, t, "stage %s is not in group %d",
                                     v->plan->stages[a->stage].name, a->slot);
     SL_TRY(sl_sched_verify_gradient(v, t, &grad));
+    SL_TRY(sl_sched_verify_replicas_first(v, t));
     if (v->joined[t->seat][place] + 1 != a->version)
         return sl_sched_verify_fail(v, t, "group %d has its part up to version %d", a->slot,
                                     v->joined[t->seat][place]);

@@ -363,6 +363,18 @@ static int somebody_missing(const struct sl_ver *v, const struct sl_turn *t) {
     return t->worker;
 }
 
+/* A tied gradient is summed over stages: each term must be the sum over the replicas of its stage. */
+sl_err sl_sched_verify_replicas_first(const struct sl_ver *v, const struct sl_turn *t) {
+    const struct sl_action *a = &t->a;
+    bool tie = a->slot >= v->plan->stage_count && a->slot < sl_sched_group_count(v->plan);
+    for (int i = 0, g; tie && (g = sl_sched_group_of(v->plan, a->stage, i)) >= 0; i++)
+        if (g < v->plan->stage_count &&
+            (v->joined[t->seat][i] < a->version || v->meetings[g].version < a->version))
+            return sl_sched_verify_fail(
+                v, t, "the tied gradient is summed before REDUCE of group %d, its replicas", g);
+    return SL_OK;
+}
+
 static sl_err reduce(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     struct sl_gradient *grad;
@@ -375,6 +387,7 @@ static sl_err reduce(struct sl_ver *v, struct sl_turn *t) {
     struct sl_meeting *meeting = &v->meetings[a->slot];
     if (!v->entered[t->worker]) {
         SL_TRY(sl_sched_verify_gradient(v, t, &grad));
+        SL_TRY(sl_sched_verify_replicas_first(v, t));
         if (v->joined[t->seat][index] >= a->version)
             return sl_sched_verify_fail(v, t, "the gradient goes twice into group %d", a->slot);
         if (v->joined[t->seat][index] + 1 != a->version)

@@ -325,6 +325,13 @@ static int64_t share_of(const struct world *w, int seat, int64_t iter) {
     return n;
 }
 
+/* The sum over stages of a tied gradient takes what the replicas of a stage have agreed on. */
+static bool before_replicas(const struct world *w, int seat, const struct sl_action *a) {
+    bool tie = a->slot >= w->p->stage_count && a->slot < w->p->stage_count + w->p->tie_count;
+    return tie && sym_member(w, a->stage, a->stage) &&
+           (!w->parts[a->stage][a->version][seat] || !is_met(w, a->stage, a->version));
+}
+
 /* Stepping together: a part is given as soon as the gradient is complete. */
 static int give_part(struct world *w, int seat, const struct sl_action *a) {
     int all = w->p->stage_count + w->p->tie_count;
@@ -334,6 +341,8 @@ static int give_part(struct world *w, int seat, const struct sl_action *a) {
         return broken(w, "gives another version");
     if (s->grad_count[a->grad_slot] != share || (share && s->grad_iter[a->grad_slot] != a->version))
         return broken(w, "gives what is not complete");
+    if (before_replicas(w, seat, a))
+        return broken(w, "a tied gradient before its replicas");
     for (int g = 0; a->slot == all && g < all; g++) {
         if (!sym_member(w, g, a->stage))
             continue;
@@ -363,6 +372,8 @@ static int do_reduce(struct world *w, int worker, int seat, const struct sl_acti
     if (!w->inside[worker]) {
         if (w->parts[a->slot][a->version][seat])
             return broken(w, "twice into a group");
+        if (before_replicas(w, seat, a))
+            return broken(w, "a tied gradient before its replicas");
         w->parts[a->slot][a->version][seat] = sym_mix(s->grad[a->grad_slot], 47);
         w->part_count[a->slot][a->version]++;
         w->inside[worker] = true;
