@@ -6,40 +6,42 @@
  * reduces in ascending order of groups. All workers use this order, so that reductions cannot
  * deadlock.
  *
- * A stage that trains nothing has B in the place of I, and no W. The B of a stage that has no backward
- * pass at all stays until messages are added: it keeps the stage from running ahead of its readers by
- * more micro-batches than the schedule allows, which would need a buffer for each.
- */
+ * A stage that trains nothing has B instead of I, and no W. A stage without any backward pass
+ * keeps its B until messages are added: the B keeps the stage from running too many
+ * micro-batches ahead of its readers, each of which would need a buffer. */
 #include "lower/parts.h"
 
 struct seat_state {
-    int32_t steps;   /* STEPs put so far = the newest version */
-    int32_t grads;   /* gradients of the current iteration so far */
-    int32_t waiting; /* iterations complete but not stepped (several seats in groups) */
+    int32_t steps; /* STEPs so far; the newest version */
+    int32_t grads; /* gradients of the current iteration that have been added */
+    /* iterations that are complete but not stepped, on workers that step all seats together */
+    int32_t waiting;
     struct sl_foresight foresight;
-    /* global_step: */
-    int32_t complete;     /* iterations whose gradient is complete; steps .. complete are due */
-    int64_t passes, *due; /* [version] passes after which it is made */
+    /* used with global_step: */
+    int32_t complete;     /* iterations whose gradient is complete; steps up to this one are due */
+    int64_t passes, *due; /* due: [version] number of passes after which the step is made */
 };
 
-/* What replica 0 of a stage does with gradients; replicas without micro-batches do the same. */
+/* One event of replica 0's gradients in a stage. Replicas without micro-batches repeat these
+ * events. */
 struct event {
     int8_t segment;
-    bool step; /* else: the gradient is complete */
+    bool step; /* true: a step; false: the gradient is complete */
 };
 
 struct expand {
     struct sl_low *low;
     struct seat_state *seats;
-    int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
-    int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
-    struct event **events; /* [stage][2 iter] in order; global_step with idle replicas */
+    int32_t **stashed; /* [stage][micro] version that the forward read (rules stash, vsync) */
+    /* [stage][iter] segment in which replica 0 steps; used only for idle replicas */
+    int8_t **step_segment;
+    struct event **events; /* [stage][2 iter] in order; used for global_step with idle replicas */
     int64_t *event_count;  /* [stage] */
-    int entry;             /* VSYNC: stage that fixes the version */
-    int segment;           /* current */
+    int entry;             /* rule vsync: the stage that fixes the version */
+    int segment;           /* the current segment */
 };
 
-/* Micro-batches that a seat has in an iteration. */
+/* Number of micro-batches that a seat has in an iteration. */
 static int32_t share_of(const struct sl_sched *flat, int seat, int32_t iter) {
     const struct sl_seat *s = &flat->plan->seats[seat];
     return sl_sched_deps_share(sl_sched_micros(flat, s->stage, iter),
@@ -65,7 +67,7 @@ static sl_err put_step(struct expand *e, struct sl_items *items, int stage, int3
     return sl_lower_foresee_step(e->low, items, e->segment, stage, version);
 }
 
-/* REDUCE in ascending groups, then STEP, for all seats of a worker. */
+/* Adds REDUCE in ascending order of groups, then STEP, for all seats of a worker. */
 static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) {
     const struct sl_plan *plan = e->low->plan;
     int last = -1;
@@ -95,7 +97,8 @@ static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) 
     return SL_OK;
 }
 
-/* Also replicas that add nothing up: some may have no micro-batch to step behind. */
+/* Is a seat of the worker in a group? Groups of replicas that sum nothing count too: some of these
+ * replicas may have no micro-batch of their own to step after. */
 static bool has_groups(const struct sl_plan *plan, int worker) {
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int stage = plan->seats[plan->worker_seats[worker][i]].stage;
@@ -118,7 +121,7 @@ static bool all_complete(const struct expand *e, int worker) {
     return true;
 }
 
-/* Contribute the parts of a complete gradient now; the step comes later. */
+/* Contributes the parts of a complete gradient now; the step comes later. */
 static void complete_gradient(struct expand *e, struct sl_items *items, int seat) {
     const struct sl_plan *plan = e->low->plan;
     struct seat_state *s = &e->seats[seat];
@@ -131,8 +134,8 @@ static void complete_gradient(struct expand *e, struct sl_items *items, int seat
     s->due[version] = s->passes + sl_sched_step_delay(&e->low->flat, stage);
 }
 
-/* Before a pass: the steps that are due. Rule twobw: as late as possible. Rule vsync: at the latest
- * when the pass reads the version, which the entry has made by then. */
+/* Adds the steps that are due before a pass. Rule twobw steps as late as possible. Rule vsync steps
+ * at the latest when the pass reads the version, which the entry has made by then. */
 static sl_err step_due(struct expand *e, struct sl_items *items, struct seat_state *s,
                        const struct sl_action *pass) {
     int32_t iter = pass->micro / e->low->flat.micros[pass->stage];
@@ -147,7 +150,7 @@ static sl_err step_due(struct expand *e, struct sl_items *items, struct seat_sta
     return SL_OK;
 }
 
-/* After all passes of a worker: the steps that are left, in order. */
+/* Adds the steps that are left after all passes of a worker, in order. */
 static sl_err step_rest(struct expand *e, struct sl_items *items, int worker) {
     const struct sl_plan *plan = e->low->plan;
     for (int32_t v = 1; v <= e->low->flat.iters; v++)
@@ -227,7 +230,8 @@ static int32_t rep_of(const struct sl_sched *flat, int segment) {
     return segment == SL_EPILOGUE ? flat->reps : 0;
 }
 
-/* The version of every micro-batch under VSYNC: what is newest when the entry runs its forward. */
+/* Fixes the version of every micro-batch under rule vsync: the newest one when the entry runs its
+ * forward. */
 static void fix_versions(struct expand *e) {
     const struct sl_sched *flat = &e->low->flat;
     const struct sl_stage *entry = &flat->plan->stages[e->entry];
@@ -257,7 +261,8 @@ static void fix_versions(struct expand *e) {
     }
 }
 
-/* Replicas without a micro-batch in an iteration step in the segment where replica 0 does. */
+/* Finds for each step the segment in which replica 0 makes it. Replicas without a micro-batch in
+ * that iteration step in the same segment. */
 static void find_steps(struct expand *e) {
     const struct sl_sched *flat = &e->low->flat;
     for (int i = 0; i < flat->plan->stage_count; i++) {
@@ -292,7 +297,7 @@ static sl_err step_idle(struct expand *e, struct sl_items *items, int worker, in
     return SL_OK;
 }
 
-/* Has this worker a replica that gets no micro-batch of a full iteration? */
+/* Does this worker have a replica without a micro-batch in a full iteration? */
 static bool is_idle(const struct expand *e, int worker) {
     const struct sl_plan *plan = e->low->plan;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++)
@@ -301,8 +306,9 @@ static bool is_idle(const struct expand *e, int worker) {
     return false;
 }
 
-/* global_step: idle replicas give empty gradients and step where replica 0 does, in its order. Those
- * that a short last iteration leaves out give one in the segment where replica 0 gives its own. */
+/* With global_step, idle replicas contribute empty gradients and step where replica 0 does, in its
+ * order. A replica that only a short last iteration leaves out contributes its empty gradient in
+ * the segment where replica 0 contributes. */
 static sl_err follow(struct expand *e, struct sl_items *items, int worker) {
     const struct sl_plan *plan = e->low->plan;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
@@ -380,7 +386,7 @@ sl_err sl_lower_expand(struct sl_low *low) {
     for (int i = 0; i < plan->seat_count; i++)
         e.seats[i].due =
             SL_NEW(&low->scratch, int64_t, low->flat.global_step ? low->flat.iters + 2 : 0);
-    for (int idle = 0; idle < 2; idle++) /* they follow the others */
+    for (int idle = 0; idle < 2; idle++) /* idle replicas second, because they follow the others */
         for (int w = 0; w < plan->worker_count; w++)
             if (is_idle(&e, w) == idle)
                 SL_TRY(expand_worker(&e, w));

@@ -1,20 +1,19 @@
 /* Lowering: where SEND and RECV go, and the driver.
  *
- *     worker A   ... x  [RECV*] [SEND x ->B] ...         after a pass: first post what is due,
+ *     worker A   ... x  [RECV*] [SEND x ->B] ...         after a pass: first post due receives,
  *     worker B   ... [RECV x] [SEND*]  z  ...  y         then send
  *
  * Let z be the last pass of B that ends before x ends in the reference simulation. RECV x is posted
  * in front of z. So a send finds its receive posted, opposite transfers in the same gap are posted
  * on both sides before either is sent, and the message travels while B runs z. The simulation has
  * no transfer times; posting behind z would be too late on a real link. This costs at most one more
- * buffer; a worker without memory for it posts behind z.
- */
+ * buffer; a worker without memory for it posts behind z. */
 #include "lower/lower.h"
 
 #include "lower/parts.h"
 #include "sched/order.h"
 
-struct posted { /* a RECV and the gap it belongs to */
+struct posted { /* a RECV, and the gap between passes where it is posted */
     int64_t gap;
     struct sl_action recv;
 };
@@ -23,7 +22,8 @@ struct inbox {
     SL_VEC(struct posted) vec;
 };
 
-/* Passes on this worker and segment that have ended by `time`. */
+/* Number of passes of this worker and segment that have ended by `time`; that is the number of a
+ * gap. */
 static int64_t gap_at(const struct sl_items *items, int64_t time) {
     int64_t low = 0, high = items->timed;
     while (low < high) {
@@ -36,13 +36,13 @@ static int64_t gap_at(const struct sl_items *items, int64_t time) {
     return low;
 }
 
-/* The gap where a worker posts what is sent to it at `time`. */
+/* Returns the gap where a worker posts the receive of a message that is sent at `time`. */
 static int64_t post_at(const struct sl_low *low, int segment, int worker, int64_t time) {
     int64_t gap = gap_at(&low->items[segment][worker], time);
     return gap && !low->tight[worker] ? gap - 1 : gap;
 }
 
-/* Calls per message of a pass that leaves the worker: (edge, other micro-batch, peer). */
+/* A message of a pass to another worker. The walk below calls a function for each. */
 struct message {
     int edge, peer;
     int32_t other;
@@ -103,7 +103,8 @@ static void post_receives(struct sl_low *low, int segment, int worker, struct in
     }
 }
 
-/* Stable counting sort by gap; returns where each gap ends, one behind what is to be freed. */
+/* Sorts the inbox by gap; stable counting sort. Returns where each gap ends, in an array whose
+ * allocation begins one element earlier. */
 static int64_t *sort_inbox(struct inbox *inbox, int64_t gaps, struct posted *sorted) {
     int64_t *start = sl_realloc(NULL, sizeof *start * (size_t)(gaps + 2));
     memset(start, 0, sizeof *start * (size_t)(gaps + 2));
@@ -130,7 +131,7 @@ static struct sl_action *put_sends(struct sl_low *low, int worker, const struct 
     return at;
 }
 
-/* Passes that their stage does not have end here (expand.c). */
+/* False for passes that their stage does not have: they are dropped here (expand.c). */
 static bool is_kept(const struct sl_low *low, const struct sl_action *a) {
     return sl_sched_deps_has(&low->plan->stages[a->stage], (enum sl_kind)a->kind);
 }
@@ -168,7 +169,7 @@ static void weave(struct sl_low *low, int segment, int worker, struct inbox *inb
     SL_VEC_FREE(&inbox->vec);
 }
 
-/* The most messages a pass of any stage can send. */
+/* Returns the most messages that a pass of any stage can send. */
 static int64_t max_messages(const struct sl_plan *plan) {
     int64_t max = 1;
     for (int i = 0; i < plan->stage_count; i++) {
@@ -197,7 +198,7 @@ static void add_messages(struct sl_low *low) {
     }
 }
 
-/* The epilogue is numbered as if there were no repetition. */
+/* Numbers the epilogue as if there were no repetition. */
 static void unturn_epilogue(struct sl_low *low) {
     if (!low->flat.reps)
         return;
@@ -242,7 +243,7 @@ static sl_err lower_once(struct sl_arena *arena, const struct sl_sched *passes, 
     return err;
 }
 
-/* Which workers need more than they have? */
+/* Finds the workers that need more memory than they have. */
 static bool find_tight(const struct sl_sched *sched, bool *tight) {
     const int64_t *limits = sched->plan->memory_bytes;
     bool any = false;
@@ -253,7 +254,8 @@ static bool find_tight(const struct sl_sched *sched, bool *tight) {
     return any;
 }
 
-/* Receives early; where memory lacks, late. */
+/* Lowers with early receives. Workers for which memory does not suffice post their receives
+ * late. */
 static sl_err lower_tightly(struct sl_arena *arena, const struct sl_sched *passes,
                             struct sl_sched **out) {
     struct sl_arena_mark mark = sl_arena_mark(arena);

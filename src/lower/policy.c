@@ -1,12 +1,13 @@
-/* Lowering, policies: which weights a pass reads, and PREDICT where they have to be made.
+/* Lowering of policies: chooses the weights that a pass reads, and adds PREDICT where they must
+ * be made.
  *
  *     newest    PREDICT v s0  F  B  STEP  PREDICT v+1 s0  F  B ...     when (v, s) is new
  *     twobw     STEP v  PREDICT v                                      once per version
  *
  * A prediction needs the direction of the version it starts from; the optimizer has only that of
- * the newest. Under rule `newest` there is a slot for each direction of pass; under `twobw` two
- * for the two versions that are read in turn, and the true weights need one slot only.
- */
+ * the newest. Rule `newest` has one prediction slot for forwards and one for backwards. Rule
+ * `twobw` has two, for the two versions that are read in turn, so it needs only one slot for
+ * unpredicted weights. */
 #include "lower/parts.h"
 
 enum { AHEAD_MAX = 255 };
@@ -20,7 +21,7 @@ int32_t sl_lower_bell(const struct sl_low *low, struct sl_foresight *seat,
     int d = direction(pass);
     if (!flat->policy.row || !flat->policy.row->bellwether)
         return version;
-    if (seat->bell[d].iter != iter + 1) { /* 0: none yet */
+    if (seat->bell[d].iter != iter + 1) { /* 0: no iteration yet */
         seat->bell[d].iter = iter + 1;
         seat->bell[d].version = newest;
     }
@@ -44,7 +45,7 @@ static void put_predict(struct sl_items *items, int stage, int32_t version, int3
                           .stage = (uint16_t)stage,
                           .version = version,
                           .ahead = (uint8_t)ahead,
-                          .slot2 = d}; /* until slots are numbered */
+                          .slot2 = d}; /* replaced when slots are numbered */
     SL_PUSH(&items->vec, a);
 }
 

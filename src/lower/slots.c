@@ -1,22 +1,23 @@
-/* Slots: which buffer, which weight copy. Also the first check of the passes.
+/* Assigns slots: the buffer and the weight copy of each action. Also has the first check of the
+ * passes.
  *
  * Slot = (number of the micro-batch on its seat) mod (slots of the pool). A pool has as many slots
  * as the widest range of micro-batches that are live at once, so that two live ones never meet; for
- * passes in order that is exactly the number that are live. Weight slot = version mod versions.
- */
+ * passes in order that is exactly the number that are live. Weight slot = version mod versions. */
 #include "lower/parts.h"
 
-struct span { /* of one pool: micro-batches [low, high] of the seat may be live */
+struct span { /* for one pool: the micro-batches [low, high] of the seat may be live */
     int64_t low, high, max;
     uint8_t *done;
 };
 
 struct seat_spans {
     struct span *pools;
-    int64_t *last_read, *stepped; /* [version] position in the worker's program */
-    bool foresees[2];             /* predicted weights in forwards, in backwards */
+    /* [version] position in the worker's program of its last reader and of its step */
+    int64_t *last_read, *stepped;
+    bool foresees[2]; /* does it predict weights for forwards [0], for backwards [1]? */
     int32_t predictions;
-    int64_t steps, grads; /* steps so far; iterations whose gradient is not used up, at most */
+    int64_t steps, grads; /* steps so far; most iterations whose gradient was not used up at once */
 };
 
 struct slots {
@@ -73,7 +74,8 @@ bool sl_lower_is_paced(const struct sl_sched *flat) {
     return false;
 }
 
-/* Passes only F: evaluation, and stages without a backward pass in a file that was lowered. */
+/* Does the stage have only F? So in evaluation, and for stages without a backward pass in a lowered
+ * file. */
 static bool is_forward(const struct sl_sched *flat, int stage, bool paced) {
     return flat->rule == SL_RULE_FORWARD ||
            (!paced && flat->plan->stages[stage].passes == SL_STAGE_FORWARD);
@@ -108,7 +110,7 @@ sl_err sl_lower_check(const struct sl_sched *flat) {
     for (int i = 0; i < SL_SEGMENT_COUNT; i++)
         for (int w = 0; w < plan->worker_count; w++)
             passes += flat->lists[i][w].count;
-    if (passes < want) { /* check before allocating for announced numbers */
+    if (passes < want) { /* before memory is allocated for the announced numbers */
         sl_arena_free(&arena);
         return sl_fail(SL_ERR_REFUSED, "%lld passes are listed, %lld or more are needed",
                        (long long)passes, (long long)want);
@@ -144,7 +146,7 @@ static void release(struct span *span, int64_t ordinal) {
         span->low++;
 }
 
-/* Output for a stage on the same worker goes directly into the reader's buffer. */
+/* The output for a stage on the same worker goes directly into that stage's buffer. */
 static void hand_over(struct slots *s, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];
@@ -222,7 +224,8 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
     case SL_SEND:
         spans->pools[sl_sched_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, true)]
             .max =
-            sl_sched_total(&s->low->flat, a->stage) > 1 ? 2 : 1; /* one on its way, one to fill */
+            sl_sched_total(&s->low->flat, a->stage) > 1 ? 2 : 1; /* one that is being sent, one to
+                                                                  * fill */
         break;
     case SL_STEP:
         spans->stepped[a->version] = s->position;
@@ -232,7 +235,8 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
     }
 }
 
-/* Versions that must be held at once: when v is made, everything read later and below v. */
+/* Number of versions that must be held at once: when version v is made, all lower versions that are
+ * read later. */
 static int64_t versions_of(const struct seat_spans *spans, int32_t iters) {
     int64_t max = 1, low = 0;
     for (int32_t v = 1; v <= iters; v++) {
@@ -274,11 +278,12 @@ static void set_bytes(const struct sl_plan *plan, const struct sl_stage *stage,
         int64_t bytes = plan->edges[edge].sample_bytes * stage->micro_size;
         pools[SL_POOL_EDGES + 2 * i].bytes = pools[SL_POOL_EDGES + 2 * i + 1].bytes = bytes;
         if (i >= stage->in_count && !plan->edges[edge].grads)
-            pools[SL_POOL_EDGES + 2 * i].bytes = 0; /* sl_sched_ring_bytes */
+            pools[SL_POOL_EDGES + 2 * i].bytes = 0; /* see sl_sched_ring_bytes */
     }
 }
 
-/* Rule twobw: by version. Rule newest: one for forwards, one for backwards. */
+/* Slots of predictions. Rule twobw: one per version. Rule newest: one for forwards, one for
+ * backwards. */
 static void set_predict(const struct slots *s, int seat, struct sl_slot_pool *pool) {
     const struct seat_spans *spans = &s->seats[seat];
     bool by_version = s->low->flat.rule == SL_RULE_2BW;
@@ -296,7 +301,8 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_slot_pool **out) {
     int32_t share = sl_sched_deps_share(s->low->flat.micros[at->stage], stage->width, at->replica);
     int64_t versions = versions_of(&s->seats[seat], s->low->flat.iters);
     if (s->low->flat.rule == SL_RULE_2BW && versions < 2 && !s->seats[seat].predictions)
-        versions = 2; /* a resume needs the last two, also on stages that read one at a time */
+        versions = 2; /* a resume needs the last two versions, even on stages that read one at a
+                       * time */
     if (versions > UINT16_MAX)
         return sl_fail(SL_ERR_REFUSED, "stage %s needs %lld weight versions at once", stage->name,
                        (long long)versions);
@@ -316,7 +322,7 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_slot_pool **out) {
     return SL_OK;
 }
 
-/* --- second walk: number them --- */
+/* --- second walk: numbers the slots --- */
 
 static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     const struct sl_plan *plan = low->plan;

@@ -6,30 +6,30 @@
  */
 #include "lower/parts.h"
 
-struct meeting { /* a group's REDUCEs, over all versions */
+struct meeting { /* the REDUCEs of a group, over all versions */
     int64_t arrived, time;
 };
 
-/* global_step: the parts of a group for one version. */
+/* With global_step: the contributed parts of a group for one version. */
 struct parts {
-    int64_t time; /* of the latest */
+    int64_t time; /* time of the latest part */
 };
 
 struct clock {
     struct sl_low *low;
-    int64_t **end[2]; /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
-    int64_t *now;     /* [worker] */
-    int64_t *at;      /* [worker] next item */
-    int64_t *timed;   /* [worker] timed items done */
-    int *waiters;     /* [worker] list of workers that wait for it, -1 = none */
-    int *next_waiter; /* [worker] */
+    int64_t **end[2]; /* [0: F, 1: B or I][stage][micro] end; INT64_MAX: not yet */
+    int64_t *now;     /* [worker] its time */
+    int64_t *at;      /* [worker] its next item */
+    int64_t *timed;   /* [worker] number of timed items done */
+    int *waiters;     /* [worker] first of the workers that wait for it; -1: none */
+    int *next_waiter; /* [worker] next one in that list */
     bool *queued;     /* [worker] in `ready` */
     SL_VEC(int) ready;
     struct meeting *meetings; /* [group] */
     struct parts **parts;     /* [group, last: the decision][version] */
-    int32_t **given;          /* [seat][group] version that it has given its part for */
-    int32_t **joined;         /* [seat][i] version that its i-th group has got from it */
-    int8_t *met;              /* [worker] has put its part into the meeting it stands at */
+    int32_t **given;          /* [seat][group] last version for which it has contributed */
+    int32_t **joined;         /* [seat][i] version up to which it has joined its i-th group */
+    int8_t *met;              /* [worker] it has joined the meeting where it waits */
     struct sl_blocked *waits;
     int segment;
 };
@@ -51,7 +51,8 @@ static bool wait_on(struct clock *c, int worker, int other, const struct sl_acti
     return false;
 }
 
-/* Raise *ready to the end of what the other stage makes for this pass; false: not made yet. */
+/* Raises *ready to the end of the passes of the other stage that this pass needs. False: they have
+ * not run yet. */
 static bool reach(struct clock *c, int worker, const struct sl_action *a, int other, bool grad,
                   int64_t *ready) {
     struct sl_micro_range range = sl_sched_deps_overlap(&c->low->flat, a->stage, a->micro, other);
@@ -93,7 +94,8 @@ static bool do_pass(struct clock *c, int worker, const struct sl_action *a) {
     return true;
 }
 
-/* Seats of this worker in the group that have still to come to the meeting, after item `at`. */
+/* Is this the worker's last REDUCE of the group? False if a later item of the worker joins the same
+ * meeting. */
 static bool is_last_of(const struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_items *items = &c->low->items[c->segment][worker];
     for (int64_t i = c->at[worker] + 1; i < items->vec.count; i++) {
@@ -114,7 +116,7 @@ static int32_t *joined_of(const struct clock *c, int seat, int group) {
     return NULL;
 }
 
-/* A worker whose part is missing: it is before its REDUCE. */
+/* Returns a worker that has not contributed its part: it is before its REDUCE. */
 static int who_misses(const struct clock *c, int group, int32_t version) {
     const struct sl_plan *plan = c->low->plan;
     for (int i = 0; i < plan->seat_count; i++) {
@@ -136,7 +138,8 @@ static bool reach_parts(struct clock *c, int worker, const struct sl_action *a, 
     return true;
 }
 
-/* Contribute a part; to the decision only with the sums of the groups whose root is the stage. */
+/* Contributes a part. A stage contributes to the decision only after the sums of the groups whose
+ * root it is. */
 static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     int verdict = sl_sched_decision_group(plan), seat = sl_sched_seat(plan, a->stage, worker);
@@ -150,7 +153,7 @@ static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     return true;
 }
 
-/* A step waits in the simulation, too, so that receives are posted by a feasible clock. */
+/* Steps wait in the simulation too, so that receives are posted by a feasible clock. */
 static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     if (!reach_parts(c, worker, a, sl_sched_decision_group(plan)))
@@ -190,7 +193,7 @@ static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
             if (joined && *joined < a->version)
                 return wait_on(c, worker, plan->seats[i].worker, a, "for the reduction with");
         }
-        SL_ASSERT(m->arrived >= want); /* else somebody is missing */
+        SL_ASSERT(m->arrived >= want); /* otherwise a member would be missing */
     }
     if (is_last_of(c, worker, a) && m->time > c->now[worker])
         c->now[worker] = m->time;
@@ -215,7 +218,7 @@ static void run_worker(struct clock *c, int worker) {
             c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
         if (!done) {
             if (c->at[worker] >
-                from) /* else two workers that wait for each other would loop forever */
+                from) /* otherwise two workers that wait for each other would loop forever */
                 wake(c, worker);
             return;
         }
@@ -244,7 +247,7 @@ static sl_err run_segment(struct clock *c) {
         int w = c->ready.at[i];
         c->queued[w] = false;
         run_worker(c, w);
-        if (i > 1 << 16 && i * 2 > c->ready.count) { /* forget what is done */
+        if (i > 1 << 16 && i * 2 > c->ready.count) { /* drops the workers that have been visited */
             memmove(c->ready.at, c->ready.at + i + 1,
                     sizeof *c->ready.at * (size_t)(c->ready.count - i - 1));
             c->ready.count -= i + 1;

@@ -10,14 +10,14 @@ static struct sl_pipe_seat *seat_of(struct sl_pipe_worker *w, int stage) {
     return w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
 }
 
-struct where { /* a micro-batch on a seat */
+struct where { /* one micro-batch on one seat */
     struct sl_pipe_seat *seat;
     const struct sl_program *program;
     enum sl_worker_program which;
     int64_t iteration;
-    int32_t index;        /* within the iteration */
-    int64_t offset;       /* first sample, relative to the iteration */
-    int64_t first, count; /* samples */
+    int32_t index;        /* micro-batch of the iteration */
+    int64_t offset;       /* first sample, counted from the start of the iteration */
+    int64_t first, count; /* first sample of the data set; number of samples */
     int slot;
 };
 
@@ -30,7 +30,8 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_pipe_seat *seat
     at.count = sl_sched_samples(sched, seat->stage, micro);
     at.which = sl_run_worker_program_for(seat->train.worker, at.count);
     at.slot = sl_sched_deps_ordinal(sched, seat->stage, micro) % seat->slots;
-    if (sched->rule == SL_RULE_FORWARD) { /* evaluation: validation samples, separate slot */
+    /* evaluation reads validation samples and uses its own slot */
+    if (sched->rule == SL_RULE_FORWARD) {
         at.first = at.offset;
         at.which = SL_WORKER_EVAL;
         at.slot = seat->train.worker->slots;
@@ -39,10 +40,10 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_pipe_seat *seat
     return at;
 }
 
-/* One direction of an edge, seen from one end. */
+/* One direction of an edge (activations or gradients), as one of its two stages sees it. */
 struct way {
     const struct sl_ports *ports;
-    int edge, peer; /* peer: stage at the other end */
+    int edge, peer; /* peer: the stage at the other end */
     struct sl_pipe_edge *link;
     bool grad;
 };
@@ -131,12 +132,12 @@ static sl_err send_piece(struct sl_pipe_worker *w, const struct where *at, const
     return sl_pipe_mail_send(box, n, piece_bytes(at, way, piece));
 }
 
-/* Before a pass: receives its inputs. After it: sends its outputs, before its slot may be reused. A
- * channel has the buffers of both ends, so sending waits no longer than the schedule's SEND, which
- * has nothing left to do. */
+/* Before a pass (out false) it receives the inputs of the pass, after the pass (out true) it sends
+ * the outputs, before the slot may be reused. The channel holds the buffers of both ends, so the
+ * send waits no longer than the schedule's SEND action would; SEND itself does nothing. */
 static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bool grad, bool out) {
     const struct sl_stage *stage = &w->pipe->config.plan->stages[at->seat->stage];
-    bool at_from = grad != out; /* activations leave and gradients arrive at the edge's start */
+    bool at_from = grad != out; /* activations leave from edge->from, gradients arrive there */
     int count = at_from ? stage->out_count : stage->in_count;
     for (int i = 0; i < count; i++) {
         int edge = at_from ? stage->out[i] : stage->in[i];
@@ -151,7 +152,8 @@ static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bo
     return SL_OK;
 }
 
-/* Counts the items of the iteration's batch that seeds and losses use. */
+/* Counts the items (samples or tokens) of the iteration's batch, by which seeds and losses are
+ * divided. */
 static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
     struct sl_pipe_seat *seat = at->seat;
     if (seat->counted == at->iteration)
@@ -180,7 +182,8 @@ static struct sl_worker_pass pass_of(struct sl_pipe_worker *w, const struct wher
     };
 }
 
-/* Several stages may have losses: each term has its own element; they are added at the end. */
+/* The place for the loss terms of a micro-batch. Several stages may have losses, so each loss has
+ * its own element; sl_pipe_loss adds them at the end of the iteration. */
 static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
     int64_t micro = (at->iteration - pipe->terms_base) * pipe->max_micros + at->index;
     return pipe->loss_terms + micro * pipe->train.graph->losses.count;
@@ -239,8 +242,9 @@ static sl_err act_recompute(struct sl_pipe_worker *w, const struct sl_action *ac
     return sl_pipe_shards_pass(w, at.seat, &pass);
 }
 
-/* Was the pass recomputed already? Lowering puts RECOMPUTE right before its pass: an action between
- * them would overwrite WORK. A recompute cannot run twice: its temporaries overwrite its inputs. */
+/* Returns whether a RECOMPUTE has just run for this pass. Lowering puts RECOMPUTE right before
+ * its pass: an action between them would overwrite WORK. A recompute cannot run twice: its
+ * temporaries overwrite its inputs. */
 static bool take_recompute(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_action *recompute = &w->recompute;
     bool done = w->has_recompute;
@@ -269,7 +273,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     return action->kind == SL_BACKWARD_WEIGHT ? SL_OK : move_messages(w, &at, true, true);
 }
 
-/* SEND and RECV: passes send, and a channel receives into its free places. */
+/* SEND and RECV do nothing: passes send their outputs, and a channel receives without a call. */
 static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *action) {
     (void)w;
     (void)action;

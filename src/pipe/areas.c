@@ -1,6 +1,6 @@
-/* Memory that the seats of a worker share. They run on one thread, action by action. Its contents
- * last for one action, except that a RECOMPUTE leaves values for the pass right after it. The
- * verifier counts the largest request, so there is one area of each kind. */
+/* Memory that the seats of a worker share: they run on one thread, one action at a time. Its
+ * contents last for one action, except that a RECOMPUTE leaves values for the pass right after
+ * it. The verifier counts the largest request, so there is one area of each kind. */
 #include "pipe/state.h"
 
 #include <stdlib.h>

@@ -9,14 +9,15 @@
 struct sl_pipe_worker;
 
 struct sl_pipe_areas {
-    void *work, *staging, *scratch; /* for passes; for inputs, on the host; for optimizer steps */
-    int64_t bytes;                  /* of work */
+    /* work: for passes; staging: for inputs, on the host; scratch: for optimizer steps */
+    void *work, *staging, *scratch;
+    int64_t bytes; /* of work */
 };
 
-/* open: after the seats of the worker; close: before its device. */
+/* Call open after the seats of the worker are open, and close before its device is closed. */
 SL_MUST_CHECK sl_err sl_pipe_open_areas(struct sl_pipe_worker *worker);
 void sl_pipe_close_areas(struct sl_pipe_worker *worker);
-/* Device memory of a worker: its seats and what they share. */
+/* Bytes of device memory that a worker holds: its seats and the areas they share. */
 int64_t sl_pipe_worker_bytes(const struct sl_pipe_worker *worker);
 
 #endif

@@ -9,26 +9,28 @@
 
 enum sl_bind_mode {
     SL_BIND_NONE,
-    SL_BIND_AUTO,  /* if there are enough places and the job uses at least half of them */
-    SL_BIND_CORES, /* or fail */
+    /* like CORES if there are enough places and the job uses at least half of them, else like
+     * NONE */
+    SL_BIND_AUTO,
+    SL_BIND_CORES, /* bind, or fail */
 };
 
-/* All ranks call. `workers` of this rank have `threads` each; `*first` is the place of their first
- * thread, -1: not bound. */
+/* Chooses the places of this rank; all ranks call it. The rank has `workers` workers of `threads`
+ * threads each. `*first` becomes the place of the first thread, or -1: do not bind. */
 SL_MUST_CHECK sl_err sl_pipe_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode, int workers,
                                          int threads, int *first);
 
-/* The share of one rank among ranks with the same host and places: the index of its first worker,
- * and the number of all their workers. */
+/* What one rank reports so that ranks with the same host and places can divide them: hashes of
+ * both, its number of workers and its CPUs. */
 struct sl_bind_rank {
-    uint64_t host, places; /* hashes */
+    uint64_t host, places; /* hashes of the host name and of the places */
     int64_t workers;
-    int64_t have, online; /* CPUs: those it may use (0: not known), those of its host */
+    int64_t have, online; /* have: CPUs that it may use, 0: unknown; online: CPUs of its host */
 };
 void sl_pipe_bind_share(const struct sl_bind_rank *ranks, int count, int rank, int64_t *first,
                         int64_t *all);
-/* The first rank whose threads, with those of ranks that share its places, exceed its CPUs while its
- * host has more; -1: none. */
+/* Returns the first rank whose CPUs are too few: its threads, with those of the ranks that share
+ * its places, exceed them while its host has more. Returns -1 if there is none. */
 int sl_pipe_bind_find_crowded(const struct sl_bind_rank *ranks, int count, int threads);
 
 #endif

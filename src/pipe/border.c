@@ -9,7 +9,7 @@ static int64_t size_of(const struct sl_pipe_seat *seat) {
     return seat->train.worker->programs[SL_WORKER_FULL]->state_bytes;
 }
 
-/* At a cut after step n the stage has begun iteration n + lag at most. */
+/* At a cut after step n, the newest iteration that the stage has begun is n + lag at most. */
 sl_err sl_pipe_border_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     struct sl_device *device = seat->train.device;
     if (pipe->sched->rule == SL_RULE_SYNC || !size_of(seat))

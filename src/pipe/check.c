@@ -1,4 +1,4 @@
-/* A pipeline against its reference. */
+/* Compares a pipeline with its reference. */
 #include "pipe/check.h"
 
 #include "pipe/state.h"
@@ -15,13 +15,14 @@
 struct pair {
     const struct sl_check_config *config;
     struct sl_check_report *report;
-    struct sl_train_config train; /* of one worker */
-    struct sl_train *one;         /* or, with replicas or several micro-batch sizes: */
+    struct sl_train_config train; /* configuration of the reference */
+    struct sl_train *one;         /* the reference: one worker; NULL if `serial` is the reference */
     struct sl_serial *serial;
     struct sl_pipe *pipe;
-    struct sl_check_report kind;         /* what is compared: no numbers */
-    struct sl_step_report *ones, *pipes; /* [steps] */
-    sl_err err;                          /* of a download */
+    /* facts about the comparison (enum fields and flags); its numbers are unused */
+    struct sl_check_report kind;
+    struct sl_step_report *ones, *pipes; /* [steps] reports of the reference and of the pipeline */
+    sl_err err;                          /* error of a download */
 };
 
 static void close_pair(struct pair *p) {
@@ -32,8 +33,8 @@ static void close_pair(struct pair *p) {
     free(p->pipes);
 }
 
-/* Do plan and schedule add in the order of one worker? Only running statistics depend on the order
- * of forwards. */
+/* Do the plan and the schedule add in the same order as one worker? The order of gradients always
+ * counts; the order of forwards counts only if there are running statistics. */
 static bool is_plain(const struct sl_plan *plan, const struct sl_sched *sched, bool statistics) {
     struct sl_sched_order order = sl_sched_order_of(sched);
     if (sched->rule != SL_RULE_SYNC || !order.gradients || (statistics && !order.forwards))
@@ -48,7 +49,8 @@ static const struct sl_worker *reference(const struct pair *p, int stage) {
     return p->one ? p->one->worker : sl_run_serial_worker(p->serial, stage);
 }
 
-/* A check looks for different bits, not for stalls, and its cores may be shared. */
+/* Stall limit of a check: long, because a check looks for different bits, not for stalls, and its
+ * cores may be shared. */
 static const int64_t stall_ns = 300000000000;
 
 static sl_err open_pair(struct pair *p) {
@@ -64,7 +66,7 @@ static sl_err open_pair(struct pair *p) {
     p->train.micros =
         (p->train.batch + c->plan->stages[0].micro_size - 1) / c->plan->stages[0].micro_size;
     SL_TRY(sl_pipe_open(&pipe, &p->pipe));
-    SL_TRY(sl_pipe_build_sched(p->pipe, c->train->steps)); /* the one that will run */
+    SL_TRY(sl_pipe_build_sched(p->pipe, c->train->steps)); /* builds the schedule that will run */
     p->kind.ordered = is_plain(c->plan, p->pipe->sched, c->train->graph->states.count > 0);
     p->kind.stale = p->pipe->sched->rule != SL_RULE_SYNC;
     p->kind.other_order = !sl_sched_order_of(p->pipe->sched).gradients;
@@ -83,7 +85,7 @@ struct tensor {
     enum sl_check_kind kind;
     int stage;
     const char *name;
-    const float *pipe, *one; /* memory of these devices */
+    const float *pipe, *one; /* each in memory of its device below */
     struct sl_device *pipe_device, *one_device;
     int64_t count;
 };
@@ -95,7 +97,8 @@ static sl_err fetch(struct sl_device *device, const float *from, int64_t count, 
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* Compares in pieces. Also false after an error, which p->err then holds. */
+/* Compares two tensors piece by piece. Also returns false after an error, which p->err then
+ * holds. */
 static bool same_tensor(struct pair *p, const struct tensor *t) {
     struct sl_check_report *r = p->report;
     float pipe[PIECE], one[PIECE];
@@ -160,7 +163,7 @@ static bool same_params(struct pair *p, int stage, int replica) {
     return true;
 }
 
-/* Replicas of an asynchronous stage have statistics of their own. */
+/* Each replica of an asynchronous stage has its own statistics, so there is nothing to compare. */
 static bool skips_states(const struct pair *p, int stage) {
     return p->kind.stale && p->config->pipe.plan->stages[stage].width > 1;
 }
@@ -229,7 +232,8 @@ static bool same_log(struct pair *p, int64_t first, int64_t count) {
     return true;
 }
 
-/* The result of one rank, which compares its own stages; the first difference of all ranks counts. */
+/* The result of one rank, which compares its own stages. The result of all ranks is the first
+ * difference of any rank. */
 struct finding {
     int64_t differs, tensors, elements, kind, stage, element;
     double pipe, one;
@@ -292,7 +296,8 @@ static sl_err share_report(struct pair *p, bool *same) {
     return err;
 }
 
-/* Runs `count` steps of both from step `first` (0-based), then compares. */
+/* Runs `count` steps of the pipeline and of the reference, from step `first` (0-based), and
+ * compares. */
 static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same) {
     for (int64_t i = first; i < first + count; i++)
         SL_TRY(p->one ? sl_run_train_step(p->one, &p->ones[i])
@@ -316,7 +321,7 @@ static sl_err check_whole(struct pair *p, bool *same) {
     return run_steps(p, 0, p->config->pipe.train->steps, same);
 }
 
-/* Leaves report->step 0 if single steps show no difference. */
+/* Finds the first step that differs. Leaves report->step 0 if single steps show no difference. */
 static sl_err find_step(struct pair *p) {
     struct sl_check_report whole = *p->report;
     bool same = true;

@@ -4,18 +4,20 @@
  *               the norms, learning rates, loss scales and skipped steps of the log
  *   different?  run both step by step -> the first step, stage and tensor that differ
  *
- * The reference is one worker. If stages have replicas or different micro-batch sizes, or the schedule
- * adds in another order, it is the same stages in one thread, which adds in the same order; of an
- * asynchronous schedule it also keeps the weight versions (run/serial.h). */
+ * The reference is one worker. It is the same stages in one thread (run/serial.h), adding in the
+ * order of the schedule, if stages have replicas or different micro-batch sizes, or if the schedule
+ * adds in another order than one worker. For an asynchronous schedule that thread also keeps all
+ * weight versions. */
 #ifndef SL_PIPE_CHECK_H
 #define SL_PIPE_CHECK_H
 
 #include "pipe/pipe.h"
 
 struct sl_check_config {
-    struct sl_pipe_config pipe; /* pipe.train->steps are run; stall_ns is the check's own */
-    /* For tests: called when a pipeline has been opened (twice when steps are searched). NULL:
-     * none. */
+    /* the check runs pipe.train->steps steps and sets its own stall_ns */
+    struct sl_pipe_config pipe;
+    /* For tests: called when a pipeline has been opened, so twice if single steps are compared.
+     * NULL: no call. */
     void (*opened)(void *ctx, struct sl_pipe *pipe);
     void *ctx;
 };
@@ -39,20 +41,21 @@ struct sl_check_report {
     int stage;                 /* -1: a loss or another number of the log */
     const char *tensor;        /* name in the model, or of the number; lives as long as the graph */
     int64_t element;
-    double pipe, one; /* the two values */
+    double pipe, one; /* the two values that differ */
 };
 
-/* SL_OK whether they differ or not. SL_ERR_REFUSED for asynchronous schedules with what their
- * reference lacks. Differences of these are not searched step by step. */
+/* Returns SL_OK whether or not they differ. Returns SL_ERR_REFUSED for an asynchronous schedule
+ * with a feature that the reference lacks. For asynchronous schedules it does not search for the
+ * first step. */
 SL_MUST_CHECK sl_err sl_pipe_check(const struct sl_check_config *config,
                                    struct sl_check_report *report);
 
-/* check_text.c. Append the report as text (only if nothing differs), or as JSON. */
+/* check_text.c. Both append the report: put as text, only if nothing differs; json as JSON. */
 void sl_pipe_check_put(const struct sl_check_config *config, const struct sl_check_report *report,
                        struct sl_text *text);
 void sl_pipe_check_json(const struct sl_check_config *config, const struct sl_check_report *report,
                         struct sl_text *text);
-/* SL_ERR_REFUSED if something differs; the message names what, when and where. */
+/* Returns SL_ERR_REFUSED if something differs; the message names the tensor, step and stage. */
 SL_MUST_CHECK sl_err sl_pipe_check_verdict(const struct sl_check_config *config,
                                            const struct sl_check_report *report);
 

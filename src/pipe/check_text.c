@@ -13,7 +13,7 @@ static const char *const kinds[] = {
     [SL_CHECK_LOG] = "log",
 };
 
-/* With what does the pipeline agree? */
+/* Names the reference that the pipeline agrees with. */
 static const char *reference_of(const struct sl_check_report *r) {
     return r->stale         ? "one process that keeps all weight versions"
            : r->other_order ? "its stages in one thread, in the order of the schedule"

@@ -3,7 +3,8 @@
 #include "pipe/resume.h"
 #include "sched/cut.h"
 
-/* Of the first actions of a long run only the lists count, which repeat. */
+/* If more than HASHED_WHOLE actions precede the cut, only the last HASHED_TAIL are hashed, with the
+ * repeating lists. */
 enum { HASHED_WHOLE = 1 << 20, HASHED_TAIL = 1 << 13 };
 
 static void hash_lists(struct sl_hasher *hasher, const struct sl_sched *sched, int worker) {

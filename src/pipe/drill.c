@@ -26,7 +26,7 @@ static sl_err act_die(void) {
 
 static sl_err act_fail(void) { return sl_fail(SL_ERR_SYSTEM, "this is a drill: the worker fails"); }
 
-/* Forbids further allocations, then allocates. Memory allocated before stays. */
+/* Forbids further allocations, then allocates. Memory that is already allocated stays. */
 static sl_err act_memory(void) {
     const struct rlimit none = {0, 0};
     if (setrlimit(RLIMIT_AS, &none) != 0)
@@ -85,6 +85,7 @@ sl_err sl_pipe_drill_parse(const char *text, int workers, struct sl_pipe_drill *
 
 sl_err sl_pipe_drill_on_action(void *ctx, int worker, int64_t action) {
     struct sl_pipe_drill *drill = ctx;
-    (void)action; /* starts at 0 in every run of the pipeline; `seen` does not */
+    /* `action` counts from 0 in every run of the pipeline; `seen` counts over the whole process */
+    (void)action;
     return worker == drill->worker && drill->seen++ == drill->action ? drill->act() : SL_OK;
 }

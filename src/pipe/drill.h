@@ -10,13 +10,14 @@
 struct sl_pipe_drill {
     sl_err (*act)(void);
     int worker;
-    int64_t action; /* of the worker, counted over the whole process, from 0 */
-    int64_t seen;   /* actions of the worker so far */
+    /* the fault occurs before this action of the worker, counted over the whole process from 0 */
+    int64_t action;
+    int64_t seen; /* actions that the worker has begun */
 };
 
 /* Parses "stall:1:200": fault, worker, action. */
 SL_MUST_CHECK sl_err sl_pipe_drill_parse(const char *text, int workers, struct sl_pipe_drill *out);
-/* For sl_pipe_config.on_action; ctx is the drill. */
+/* The value of sl_pipe_config.on_action; ctx is the struct sl_pipe_drill. */
 sl_err sl_pipe_drill_on_action(void *ctx, int worker, int64_t action);
 
 #endif

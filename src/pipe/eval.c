@@ -54,7 +54,7 @@ sl_err sl_pipe_open_eval(struct sl_pipe *pipe) {
         return SL_OK;
     if (sl_run_eval_samples(&pipe->train, pipe->train.eval_samples, unit_of(plan), &eval->batch) !=
         SL_OK)
-        return SL_OK; /* sl_pipe_eval reports it */
+        return SL_OK; /* no error here: sl_pipe_eval reports it */
     struct sl_schedule_opts opts = {.schedule = "forward", .batch = eval->batch};
     eval->at = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
     SL_TRY(sl_schedules_build(&pipe->arena, plan, &opts, &eval->sched));
@@ -80,7 +80,7 @@ void sl_pipe_close_eval(struct sl_pipe *pipe) {
     swap_programs(pipe);
 }
 
-/* Sums of all ranks; each term and each seat has one owner. */
+/* Adds the sums of all ranks. Each term and each seat is nonzero on one rank only. */
 static sl_err gather(struct sl_pipe *pipe, struct sl_eval_report *report) {
     int64_t terms = pipe->max_micros * pipe->train.graph->losses.count, right = 0, counted = 0;
     int seats = pipe->config.plan->seat_count;
@@ -115,7 +115,7 @@ static sl_err evaluate(struct sl_pipe *pipe, struct sl_eval_report *report) {
         if (!seat)
             continue;
         seat->scores.right = seat->scores.counted = 0;
-        seat->counted = -1; /* the counts are those of evaluation from now on */
+        seat->counted = -1; /* from now on train.counts holds the counts of evaluation */
         SL_TRY(sl_run_train_count(&seat->train, SL_DATA_VALID, 0, pipe->train.batch,
                                   seat->train.counts));
     }
@@ -124,7 +124,7 @@ static sl_err evaluate(struct sl_pipe *pipe, struct sl_eval_report *report) {
     return gather(pipe, report);
 }
 
-/* Exchanges the running statistics with those after the last step. */
+/* Exchanges the current running statistics with those after the last step. */
 static void swap_states(struct sl_pipe *pipe, void **states) {
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
         struct sl_pipe_seat *seat = pipe->seat_at[i];

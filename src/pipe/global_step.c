@@ -19,22 +19,24 @@
 #include <string.h>
 
 struct decision {
-    int64_t version; /* that it is about, -1: none */
+    int64_t version; /* the decision is about this version; -1: unused */
     struct sl_norm_verdict verdict;
-    int64_t counted; /* version for which seats of this worker have norms, and how many */
+    /* counted: version whose norms are being collected; seats: how many seats of this worker have
+     * added theirs */
+    int64_t counted;
     int seats;
 };
 
-enum { DECISION_NUMBERS = 6 }; /* of a decision in a checkpoint */
+enum { DECISION_NUMBERS = 6 }; /* numbers that one decision takes in a checkpoint */
 
-/* Decisions about the last versions, as many as channels have places: a stage may send its norms for
- * many steps before it makes the first of them. */
+/* Decisions about the last versions. There are as many as the channels have places, because a stage
+ * may send its norms for many steps before it makes the first of these steps. */
 struct sl_pipe_decisions {
     int kept;
     struct decision *at;
-    double *tables; /* [kept][graph params] of this worker */
-    void *sum;      /* device memory of the largest tied parameter */
-    void *landing;  /* the same for received uses, if the device has its own memory; else NULL */
+    double *tables; /* [kept][graph params] norms that this worker sends */
+    void *sum;      /* device memory for the sum of a tied parameter; as large as the largest one */
+    void *landing;  /* device memory for received uses; NULL if the device reads host memory */
 };
 
 static int channel_at(const struct sl_pipe *pipe, int from, int to) {
@@ -47,7 +49,7 @@ static const struct sl_tie *tie_of(const struct sl_pipe *pipe, int group) {
     return &pipe->config.plan->ties[group - pipe->config.plan->stage_count];
 }
 
-/* Uses of a tied parameter on a stage. */
+/* Number of uses of a tied parameter on a stage. */
 static int count_uses(const struct sl_pipe *pipe, const struct sl_tie *tie, int stage) {
     const struct sl_graph *graph = pipe->train.graph;
     int count = 0;
@@ -71,7 +73,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
         .ipc = device && sl_pipe_is_ipc(pipe, from, to),
     };
     if (spec.device && spec.sender && spec.device->row != spec.sender->row)
-        spec.device = spec.sender = NULL; /* both can read host memory */
+        spec.device = spec.sender = NULL; /* both devices can read host memory */
     *out = (struct sl_pipe_box){.sender = plan->worker_seats[from][0],
                                 .reader = plan->worker_seats[to][0]};
     SL_PUSH(&pipe->boxes, out);
@@ -179,7 +181,7 @@ static sl_err reserve_for(struct sl_pipe_worker *w, struct sl_channel *channel, 
     return SL_OK;
 }
 
-/* Own uses, in graph order, to one other holder. */
+/* Sends this seat's uses, in graph order, to one other holder. */
 static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
                         const struct sl_tie *tie, const struct sl_action *a, int to) {
     const struct sl_graph *graph = w->pipe->train.graph;
@@ -209,7 +211,8 @@ static sl_err send_all_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat 
     return SL_OK;
 }
 
-/* A message may be in host memory, which kernels of a device with its own memory cannot read. */
+/* Copies a received use to device memory if the device cannot read host memory, where a message may
+ * be. */
 static sl_err land(struct sl_pipe_worker *w, const void **use, int64_t size_bytes) {
     void *landing = w->decisions->landing;
     if (!landing)
@@ -219,7 +222,7 @@ static sl_err land(struct sl_pipe_worker *w, const void **use, int64_t size_byte
     return SL_OK;
 }
 
-/* Adds the uses in graph order; those of a message are in that order. */
+/* Adds all uses in graph order. A message holds the uses of one stage in that order. */
 static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
                        const struct sl_tie *tie, int grad_slot, const char **messages) {
     const struct sl_graph *graph = w->pipe->train.graph;
@@ -244,7 +247,7 @@ static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat
     return SL_OK;
 }
 
-/* The sum of all uses becomes this seat's gradient. */
+/* Sums all uses of a tied parameter into this seat's gradient. */
 static sl_err sum_uses(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int group,
                        const struct sl_action *a) {
     const struct sl_tie *tie = tie_of(w->pipe, group);
@@ -272,7 +275,7 @@ static sl_err sum_uses(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int 
     return SL_OK;
 }
 
-/* Ties of a stage: those whose root holder it is, or the others. */
+/* Sums the tied parameters of a stage: those whose root holder it is (is_root), or the others. */
 static sl_err sum_ties(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                        const struct sl_action *a, bool is_root) {
     const struct sl_plan *plan = w->pipe->config.plan;
@@ -285,7 +288,8 @@ static sl_err sum_ties(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
 
 /* ---- the global norm ---- */
 
-/* Does this seat send the norm of the parameter? Replicas have equal gradients. */
+/* Does this seat send the norm of the parameter? Replicas have equal gradients, so replica 0 sends
+ * it. */
 static bool owns_norm(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat, int param) {
     const struct sl_plan *plan = pipe->config.plan;
     if (seat->replica || pipe->train.graph->params.at[param].echo)
@@ -339,14 +343,14 @@ sl_err sl_pipe_global_step_reduce(struct sl_pipe_worker *w, struct sl_pipe_seat 
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     if (a->slot == sl_sched_decision_group(w->pipe->config.plan))
         return share_norms(w, seat, a);
-    for (int i = 0; i < p->param_count; i++) /* their uses are summed here */
+    for (int i = 0; i < p->param_count; i++) /* sums the uses of this parameter */
         if (strcmp(p->graph->params.at[p->params[i].param].name, tie_of(w->pipe, a->slot)->name) ==
             0)
             seat->train.worker->tied[i] = true;
     return send_all_uses(w, seat, a);
 }
 
-/* Merges the norms of all workers; each entry has one owner. */
+/* Merges the norms of all workers into a decision. Each norm comes from one worker. */
 static sl_err decide(struct sl_pipe_worker *w, int64_t version) {
     const struct sl_pipe *pipe = w->pipe;
     int64_t params = pipe->train.graph->params.count, n = number_of(pipe, version);
@@ -383,7 +387,8 @@ sl_err sl_pipe_global_step_decide(struct sl_pipe_worker *w, struct sl_pipe_seat 
     return SL_OK;
 }
 
-/* Numbers of a worker for a checkpoint of a full pipeline: decisions, then tables of norms. */
+/* How many numbers a worker adds to a checkpoint of a full pipeline: its decisions, then its tables
+ * of norms. */
 int64_t sl_pipe_global_step_count(const struct sl_pipe_worker *w) {
     int64_t params = w->pipe->train.graph->params.count;
     return w->decisions ? w->decisions->kept * (DECISION_NUMBERS + params) : 0;
@@ -417,7 +422,7 @@ void sl_pipe_global_step_get(struct sl_pipe_worker *w, const double *in) {
         memcpy(v->tables, in, sizeof *in * (size_t)(v->kept * w->pipe->train.graph->params.count));
 }
 
-/* A new schedule counts versions from 1. */
+/* Forgets all decisions, because a new schedule counts its versions from 1. */
 void sl_pipe_global_step_start(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
         if (pipe->workers[w].decisions)

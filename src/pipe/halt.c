@@ -3,10 +3,9 @@
  *   worker 0 | ... STEP 7 ¦ ... STEP 8 ¦ ...        ¦ the cut after a step (sched/cut.h)
  *   worker 1 | ... STEP 7 ¦ ... STEP 8 ¦ ...
  *
- * All workers stop at the cut after the last step of the run. If the run is asked to end early, that
- * becomes the first cut that no worker has passed. With several ranks no process knows how far all
- * workers are, so such runs end as planned.
- */
+ * All workers stop at the cut after the last step of the run. If the run is asked to end early,
+ * they stop at the first cut that no worker has passed. With several ranks no process knows how
+ * far all workers are, so such runs end as planned. */
 #include "pipe/halt.h"
 
 #include "base/arena.h"
@@ -16,9 +15,10 @@
 
 struct sl_pipe_halt {
     pthread_mutex_t mutex;
-    int64_t *stop, *other; /* [worker] actions to run; a cut that is tried */
-    int64_t from, done;    /* steps of the schedule before and after the run */
-    bool may;              /* be asked to end early */
+    /* [worker] stop: number of actions to run; other: the same for the cut that is being tried */
+    int64_t *stop, *other;
+    int64_t from, done; /* steps of the schedule before the run and after it */
+    bool may;           /* the run may still be asked to end early */
 };
 
 void sl_pipe_halt_open(struct sl_pipe *pipe) {
@@ -54,7 +54,7 @@ bool sl_pipe_halt_next(struct sl_pipe *pipe, int worker, int64_t *at) {
     return more;
 }
 
-/* Has no worker passed the cut after this step? Then `other` is that cut. */
+/* Has no worker passed the cut after this step? If so, h->other is that cut. */
 static bool is_ahead(struct sl_pipe *pipe, int64_t step) {
     struct sl_pipe_halt *h = pipe->halt;
     if (sl_sched_cut(pipe->sched, (int32_t)step, h->other) != SL_OK)
@@ -65,10 +65,12 @@ static bool is_ahead(struct sl_pipe *pipe, int64_t step) {
     return true;
 }
 
-/* The first step after which the workers can still stop. Cuts ascend with the steps. */
+/* Finds the first step after which the workers can still stop, by bisection: cuts ascend with the
+ * steps. */
 static void shorten(struct sl_pipe *pipe) {
     struct sl_pipe_halt *h = pipe->halt;
-    int64_t low = h->from, high = h->done; /* low is passed, high is ahead */
+    /* the cut of `low` has been passed, the cut of `high` has not */
+    int64_t low = h->from, high = h->done;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         if (is_ahead(pipe, middle))
@@ -90,10 +92,10 @@ void sl_pipe_halt_poll(struct sl_pipe *pipe) {
     pthread_mutex_lock(&h->mutex);
     shorten(pipe);
     pthread_mutex_unlock(&h->mutex);
-    h->may = false; /* once */
+    h->may = false; /* a run is shortened at most once */
 }
 
-/* Every rank knows where the workers of all are. */
+/* Every rank sets the position of all workers to the cut where they stopped. */
 int64_t sl_pipe_halt_end(struct sl_pipe *pipe) {
     memcpy(pipe->at, pipe->halt->stop, sizeof *pipe->at * (size_t)pipe->config.plan->worker_count);
     return pipe->halt->done;

@@ -3,9 +3,9 @@
  *   host     numbers | messages under way to this seat
  *   device   weights, versions | gradients | slots | running statistics with the borders
  *
- * Numbers are doubles, whole ones exact: gradient buffers in use, newest slab, numbers of the
- * messages, loss terms, decisions, loss scales. The first seat of a worker holds those of the worker.
- */
+ * Numbers are doubles that hold integers exactly: gradient buffers in use, newest slab, numbers
+ * of the messages, loss terms, decisions, loss scales. The first seat of a worker holds those of
+ * the worker. */
 #include "base/map.h"
 #include "pipe/reporter.h"
 #include "pipe/resume.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIXED = 2 }; /* numbers of every seat */
+enum { FIXED = 2 }; /* numbers that the image of every seat has: `filled` and `newest` */
 
 static struct sl_pipe_worker *worker_of(const struct sl_pipe *pipe,
                                         const struct sl_pipe_seat *seat) {
@@ -50,7 +50,7 @@ static int64_t mail_bytes(const struct sl_pipe *pipe, const struct sl_pipe_seat 
 
 /* ---- slabs ---- */
 
-/* Slab i of the device; NULL: there are no more. */
+/* Returns slab i of the device, or NULL if there are fewer. */
 static void *slab_at(const struct sl_pipe_seat *seat, int i, int64_t *size_bytes) {
     const struct sl_worker *w = seat->train.worker;
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
@@ -96,7 +96,8 @@ void sl_pipe_image_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     image->host = (char *)SL_NEW(&seat->train.arena, double, image->host_bytes / 8 + 1);
 }
 
-/* Moves a part of the image: out of it, or (out NULL) into it. */
+/* Copies a part of the image out of the device to `out`, or, if `out` is NULL, from `in` to the
+ * device. */
 static sl_err move(const struct sl_pipe_seat *seat, int64_t from, int64_t size_bytes, char *out,
                    const char *in) {
     struct sl_device *device = seat->train.device;
@@ -115,7 +116,7 @@ static sl_err move(const struct sl_pipe_seat *seat, int64_t from, int64_t size_b
             SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, slab + at, in + done, n));
         done += n;
     }
-    if (out && done < size_bytes) /* padding */
+    if (out && done < size_bytes) /* the rest is padding */
         memset(out + done, 0, (size_t)(size_bytes - done));
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
@@ -186,14 +187,15 @@ static void get_numbers(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
 
 /* ---- messages under way ---- */
 
-/* The senders know how many they have sent. */
+/* Shares how many messages each sender has sent; only the sender's rank knows. */
 static sl_err share_sent(struct sl_pipe *pipe, int64_t *sent) {
     for (int64_t i = 0; i < pipe->boxes.count; i++)
         sent[i] = pipe->seat_at[pipe->boxes.at[i]->sender] ? pipe->boxes.at[i]->sent : 0;
     return sl_comm_merge(pipe->comm, sent, pipe->boxes.count * (int64_t)sizeof *sent);
 }
 
-/* Waits for the messages of a box and leaves them in their places. */
+/* Copies the unread messages of a box to `out`; waits until they have arrived. They stay in the
+ * channel. */
 static sl_err copy_mail(const struct sl_pipe_seat *seat, struct sl_pipe_box *box, int64_t sent,
                         char *out) {
     struct sl_device *device = seat->train.device;
@@ -233,7 +235,8 @@ sl_err sl_pipe_image_take(struct sl_pipe *pipe) {
     return err;
 }
 
-/* Uses of a tied parameter are added by its REDUCE; the first one of the run says so. */
+/* Sets worker->tied, which otherwise the first REDUCE of a run sets: the REDUCE of a tie adds the
+ * uses of its parameter, so the worker must not add them. */
 static void mark_tied(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_worker *worker = seat->train.worker;
@@ -245,7 +248,7 @@ static void mark_tied(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
                 worker->tied[i] = true;
 }
 
-/* The messages move to memory that later images do not overwrite. */
+/* Moves the loaded messages to memory that later images do not overwrite. */
 static void keep_mail(struct sl_pipe *pipe, const struct sl_pipe_seat *seat, const int64_t *sent) {
     int64_t numbers = number_count(pipe, seat) * 8;
     const char *mail = seat->image.host + numbers;

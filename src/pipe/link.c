@@ -14,7 +14,7 @@ bool sl_pipe_is_local(const struct sl_pipe *pipe, int worker) {
     return rank_of(pipe, worker) == pipe->comm->rank;
 }
 
-/* ---- pieces: samples that two micro-batches share ---- */
+/* ---- pieces: the samples that two micro-batches have in common ---- */
 
 static void count_pieces(const struct sl_pipe *pipe, const struct sl_edge *edge,
                          struct sl_pipe_edge *link) {
@@ -51,7 +51,7 @@ static void open_pieces(struct sl_pipe *pipe, const struct sl_edge *edge,
     count_pieces(pipe, edge, link);
 }
 
-/* Maximum number of pieces of a pair in one micro-batch. */
+/* Returns the most pieces that one micro-batch has with one pair of replicas. */
 static int max_pieces(const struct sl_pipe_edge *link, const int32_t *begins, int32_t micros,
                       int pair) {
     int max = 0;
@@ -66,7 +66,7 @@ static int max_pieces(const struct sl_pipe_edge *link, const int32_t *begins, in
 
 /* ---- channels ---- */
 
-struct ends {           /* of a channel */
+struct ends {           /* the two ends of a channel */
     int sender, reader; /* seats */
 };
 
@@ -77,8 +77,8 @@ static struct ends ends_of(const struct sl_plan *plan, const struct sl_edge *edg
     return grad ? (struct ends){b, a} : (struct ends){a, b};
 }
 
-/* Places that the verifier proved sufficient and counted: the buffers of reader and sender, here in
- * one ring. */
+/* Number of places of a channel: the buffers of reader and sender, which the verifier counted
+ * separately and proved sufficient, in one ring. */
 static int places_of(const struct sl_pipe *pipe, int e, int pair, bool grad) {
     const struct sl_plan *plan = pipe->config.plan;
     const struct sl_edge *edge = &plan->edges[e];
@@ -106,8 +106,8 @@ static int64_t port_bytes(const struct sl_ports *ports, int peer) {
     return bytes;
 }
 
-/* Size of the largest message, from the ports of the local end; both ends have the same. 0: neither
- * end is local. */
+/* Returns the size of the largest message, from the ports of the local end; the remote end gets the
+ * same size. Returns 0 if neither end is local. */
 static int64_t message_bytes(const struct sl_pipe *pipe, int e, struct ends ends, bool grad) {
     const struct sl_edge *edge = &pipe->config.plan->edges[e];
     const struct sl_pipe_seat *sender = pipe->seat_at[ends.sender];
@@ -142,7 +142,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
         .ipc = sl_pipe_is_ipc(pipe, from, to),
     };
     if (reader && sender && spec.device->row != spec.sender->row)
-        spec.device = spec.sender = NULL; /* both can read host memory */
+        spec.device = spec.sender = NULL; /* both devices can read host memory */
     struct sl_pipe_box *box = grad ? &link->grads[pair] : &link->acts[pair];
     *box = (struct sl_pipe_box){.sender = ends.sender, .reader = ends.reader};
     if (pipe->sched->rule != SL_RULE_FORWARD)
@@ -237,8 +237,8 @@ static bool in_group(const struct sl_plan *plan, int group, int worker) {
     return false;
 }
 
-/* The member that holds each use of a tied parameter, in graph order. Replicas are summed before, so
- * replica 0 represents its stage. */
+/* Lists for each use of a tied parameter, in graph order, the member that holds it. Replicas are
+ * summed before, so replica 0 represents its stage. */
 static void list_terms(const struct sl_pipe *pipe, const struct sl_tie *tie, const int *member,
                        int *terms, struct sl_group_spec *spec) {
     const struct sl_graph *graph = pipe->train.graph;
@@ -252,7 +252,8 @@ static void list_terms(const struct sl_pipe *pipe, const struct sl_tie *tie, con
     spec->sum_max = tie->bytes / 4;
 }
 
-/* The replicas of a stage, in order. Their vectors: parts of the gradients; running statistics. */
+/* Lists the replicas of a stage, in order. They sum the parts of their gradients and average their
+ * running statistics. */
 static void list_replicas(const struct sl_pipe *pipe, int stage, const int *member, int *terms,
                           struct sl_group_spec *spec) {
     const struct sl_stage *s = &pipe->config.plan->stages[stage];
@@ -266,7 +267,8 @@ static void list_replicas(const struct sl_pipe *pipe, int stage, const int *memb
     spec->terms = terms;
 }
 
-/* All ranks open the same number of groups, even if the stage has fewer parts. */
+/* Opens the groups of a stage's gradient parts. All ranks open SL_PARTS groups, even if the stage
+ * has fewer parts. */
 static sl_err open_parts(struct sl_pipe *pipe, int stage, struct sl_group_spec *spec) {
     const struct sl_stage *s = &pipe->config.plan->stages[stage];
     for (int k = 0; k < SL_PARTS; k++) {
@@ -281,7 +283,7 @@ static sl_err open_parts(struct sl_pipe *pipe, int stage, struct sl_group_spec *
     return SL_OK;
 }
 
-/* Threads add each other's memory directly, so their devices must be of one kind. */
+/* Threads read each other's memory directly, so the devices of a group must be of one kind. */
 static sl_err check_kinds(const struct sl_pipe *pipe, struct sl_device *const *devices, int count) {
     for (int i = 1; i < count && pipe->own_comm; i++)
         if (devices[i]->row != devices[0]->row)
@@ -293,7 +295,7 @@ static sl_err check_kinds(const struct sl_pipe *pipe, struct sl_device *const *d
     return SL_OK;
 }
 
-/* Members of a group are workers, not seats. */
+/* Opens the group of all workers that have a seat in it; its members are workers, not seats. */
 static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scratch) {
     const struct sl_plan *plan = pipe->config.plan;
     int *ranks = SL_NEW(scratch, int, plan->worker_count);

@@ -1,5 +1,5 @@
-/* Channels whose messages have numbers over the whole schedule. A resumed run reads those that were
- * under way from the checkpoint; the channels themselves are empty then. */
+/* Channels whose messages have numbers over the whole schedule. A resumed run reads the messages
+ * that were under way from the checkpoint; its channels start empty. */
 #include "pipe/box.h"
 
 static bool is_kept(const struct sl_pipe_box *box, int64_t n) {

@@ -18,7 +18,7 @@
 
 /* ---- checks ---- */
 
-enum { GRADS_MAX = 64 }; /* bits of seat->filled */
+enum { GRADS_MAX = 64 }; /* number of bits of seat->filled */
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
     for (int i = 0; i < c->plan->seat_count; i++)
@@ -48,13 +48,15 @@ static const struct sl_device_row *device_of(const struct sl_train_config *c, in
     return c->kind_count ? c->kinds[worker % c->kind_count] : c->device;
 }
 
-/* Every rank can compute it for all workers. */
+/* Do both workers have devices of one kind with memory of their own? Every rank can compute this
+ * for all workers. */
 bool sl_pipe_is_ipc(const struct sl_pipe *pipe, int a, int b) {
     const struct sl_device_row *kind = device_of(&pipe->train, a);
     return kind->apart && kind == device_of(&pipe->train, b);
 }
 
-/* Nodes that one kernel computes would round differently in two stages. */
+/* Refuses a cut between nodes that one fused kernel computes: in two stages they would round
+ * differently. */
 static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_row *device,
                         struct sl_arena *arena) {
     const struct sl_graph *graph = c->train->graph;
@@ -92,7 +94,7 @@ sl_err sl_pipe_build_sched(struct sl_pipe *pipe, int64_t iters) {
         .global_step = pipe->config.global_step,
     };
     if (pipe->sched && pipe->sched->iters == iters)
-        return SL_OK; /* of the previous run */
+        return SL_OK; /* keeps the schedule of the previous run */
     pipe->sched = NULL;
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_schedules_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
@@ -127,7 +129,8 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
                                   .number = number,
                                   .counted = -1};
     seat->slots = sl_sched_slots(pipe->sched, number);
-    seat->slots = seat->slots ? seat->slots : 1; /* a replica without micro-batches */
+    /* a replica without micro-batches still gets one slot */
+    seat->slots = seat->slots ? seat->slots : 1;
     struct sl_worker_config config = {
         .graph = c->graph,
         .stage_of = pipe->config.stage_of,
@@ -202,10 +205,11 @@ static sl_err open_workers(struct sl_pipe *pipe) {
     pipe->lend = pipe->config.lend ? sl_device_lend_open(here) : NULL;
     for (int w = 0; w < count && err == SL_OK; w++)
         err = open_worker(pipe, w);
-    return sl_comm_consent(pipe->comm, err); /* one rank may refuse its stage */
+    /* all ranks must agree, because one may refuse its stage */
+    return sl_comm_consent(pipe->comm, err);
 }
 
-/* Every rank gets the memory of all workers. */
+/* Shares the memory of each worker with all ranks. */
 static sl_err count_bytes(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     pipe->worker_bytes = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
@@ -222,9 +226,10 @@ static sl_err open_threads(struct sl_pipe *pipe) {
     return sl_comm_open(threads, NULL, &pipe->comm);
 }
 
-/* With two versions, iteration n reads only version n - 1, so weights and optimizer are the whole state
- * after step n. Predictions read what the optimizer had been before, and replicas average running
- * statistics at steps. */
+/* Can a checkpoint of the full pipeline be restored on any number of stages (resume.h)? With two
+ * versions, iteration n reads only version n - 1, so weights and optimizer are the whole state
+ * after step n. Not so with predictions, which also read an older optimizer state, and not with
+ * replicas, which average running statistics at steps. */
 static bool is_portable(const struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     bool portable = pipe->sched->rule == SL_RULE_2BW;
@@ -271,7 +276,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(count_bytes(pipe));
     SL_TRY_OUT(sl_pipe_count_seats(pipe));
     sl_pipe_reporter_open(pipe);
-    sl_pipe_watchdog_open(pipe); /* it publishes the reporter's sums */
+    sl_pipe_watchdog_open(pipe); /* after the reporter, because it publishes the reporter's sums */
     sl_pipe_halt_open(pipe);
     *out = pipe;
 out:

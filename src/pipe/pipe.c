@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The actions of a worker, from where it is to where the run ends. */
+/* Runs the actions of a worker from its position to the end of the run. */
 static sl_err run_list(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
     int64_t at, number = 0;
@@ -65,7 +65,8 @@ int64_t sl_pipe_terms_ahead(const struct sl_pipe *pipe) {
 
 void sl_pipe_terms_grow(struct sl_pipe *pipe, int64_t steps) {
     int64_t row = terms_of_step(pipe), count = steps + sl_pipe_terms_ahead(pipe);
-    int64_t old = pipe->terms_base + pipe->terms_count - pipe->done; /* in flight */
+    /* iterations that are in flight */
+    int64_t old = pipe->terms_base + pipe->terms_count - pipe->done;
     double *terms = sl_realloc(NULL, sizeof *terms * (size_t)(count * row + 1));
     memset(terms, 0, sizeof *terms * (size_t)(count * row + 1));
     old = !pipe->under_way ? 0 : old < count ? old : count;
@@ -86,7 +87,8 @@ void sl_pipe_terms_put(const struct sl_pipe *pipe, double *out, int64_t count) {
     memcpy(out, terms_in_flight(pipe), sizeof *out * (size_t)count);
 }
 
-/* Each term has one owner, but every worker of a process saves those of the process. */
+/* Restores loss terms. Each term has one owner, but every worker of a process saves the terms of
+ * its whole process, so the same term may come several times. */
 void sl_pipe_terms_get(struct sl_pipe *pipe, const double *in, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if (in[i] != 0)
@@ -95,7 +97,8 @@ void sl_pipe_terms_get(struct sl_pipe *pipe, const double *in, int64_t count) {
 
 /* ---- runs ---- */
 
-/* Rank 0 sets the start time of all ranks. The time of a schedule stands still while it pauses. */
+/* Rank 0 sets the start time of all ranks. The clock of a schedule does not advance while it is
+ * paused. */
 static sl_err start_clock(struct sl_pipe *pipe) {
     int64_t now[2] = {0};
     if (pipe->comm->rank == 0) {
@@ -164,7 +167,7 @@ sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     return sl_comm_gate_error(&pipe->comm->gate);
 }
 
-/* Merges the reports of all ranks; one rank writes each entry, it is zero elsewhere. */
+/* Merges the reports of all ranks. One rank writes each entry; it is zero on the others. */
 static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
     int64_t bytes = steps * terms_of_step(pipe) * (int64_t)sizeof(double);
     SL_TRY(sl_comm_merge(pipe->comm, pipe->loss_terms, bytes));
@@ -192,7 +195,8 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     pipe->halted = done < pipe->done + steps;
     pipe->ran = steps = done - pipe->done;
     if (sl_pipe_is_synchronous(pipe) &&
-        sl_pipe_is_local(pipe, 0)) /* until the last worker has updated */
+        sl_pipe_is_local(pipe, 0)) /* the last step lasts until the last worker has updated its
+                                    * weights */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     pipe->run_end_ns = sl_clock_ns() - pipe->start_ns;
     SL_TRY(sl_pipe_close_trace(pipe));

@@ -1,9 +1,8 @@
 /* Staleness policies in a pipeline: predicted weights, and extended optimizer steps.
  *
- * Both use the device's step and predict (out = w - lr*s*direction). To extrapolate along a kept
- * tensor instead of an optimizer's direction, predict uses the row of plain gradient descent, whose
- * direction is the stored tensor.
- */
+ * Both call the step and predict functions of the device (out = w - lr*s*direction). To
+ * extrapolate along a kept tensor instead of an optimizer's direction, predict uses the row of
+ * plain gradient descent, whose direction is the stored tensor. */
 #include "pipe/state.h"
 
 #include "sched/deps.h"
@@ -16,7 +15,7 @@ sl_err sl_pipe_policy_check(const struct sl_train_config *c, const struct sl_sch
     return sl_optim_policy_serves(&c->policy, sl_sched_rule_name(sched->rule), &c->optim);
 }
 
-/* Sets the momentum of the stage before its optimizer is opened. */
+/* Sets the seat's position and momentum before its optimizer is opened. */
 void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     const struct sl_policy_use *policy = &seat->train.config.policy;
     seat->at = sl_sched_policy_at_of(pipe->sched, seat->stage);
@@ -24,7 +23,8 @@ void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) 
         policy->row->momentum(policy, &seat->at, &seat->train.config.optim);
 }
 
-/* All holders of tied weights step them as the highest stage does, so that they stay equal. */
+/* Finds for each parameter the position that its step uses. All holders of a tied parameter use the
+ * position of the highest stage, so that they stay equal. */
 sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     const struct sl_plan *plan = pipe->config.plan;
     const struct sl_policy_use *policy = &seat->train.config.policy;
@@ -59,13 +59,16 @@ static double rate_of(const struct sl_pipe *pipe, const struct sl_pipe_seat *sea
 /* ---- w - lr*s*direction ---- */
 
 struct move {
-    int64_t t;      /* step of the direction; 0: a stored tensor */
-    int64_t rate_t; /* step of the learning rate; 0: 1, or seat->rates */
+    int64_t t;      /* step of the optimizer's direction; 0: the direction is a stored tensor */
+    int64_t rate_t; /* step whose learning rate is used; 0: 1, or seat->rates */
     bool own_rates;
-    double factor;                      /* out = w - lr*factor*direction */
-    int w, out;                         /* weight slabs; or, */
-    int w_opt, out_opt, dir_opt, dir_w; /* if not -1, slabs instead */
-    const float *scale_of;              /* of the step that this is a part of; below 0: stays */
+    double factor; /* out = w - lr*factor*direction */
+    int w, out;    /* slabs of the weights that are read and written */
+    /* if not -1, slabs of the optimizer: read, written, direction; dir_w: weight slab that is the
+     * direction */
+    int w_opt, out_opt, dir_opt, dir_w;
+    /* scales of the step that this is a part of; a parameter with a scale below 0 stays */
+    const float *scale_of;
 };
 
 static const struct move nowhere = {.w_opt = -1, .out_opt = -1, .dir_opt = -1, .dir_w = -1};
@@ -117,14 +120,15 @@ static sl_err predict(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
     struct move m = nowhere;
     m.w = action->slot;
     m.out = action->weight_slot;
-    if (policy->row->kept == SL_KEPT_VELOCITY) { /* backward by tau = ahead/m steps */
+    /* predicts for a backward pass, tau = ahead/m steps ahead */
+    if (policy->row->kept == SL_KEPT_VELOCITY) {
         m.factor = (double)action->ahead / (double)seat->at.micros;
         m.dir_opt = seat->kept;
         return move_weights(w->pipe, seat, &m);
     }
     m.factor = action->ahead * sl_optim_policy_value(policy, "reach");
     m.t = m.rate_t = w->pipe->start_step + action->version;
-    if (m.t == 0) /* no step has been made: there is no direction */
+    if (m.t == 0) /* no step has been made, so there is no direction yet */
         return sl_run_worker_copy_weights(seat->train.worker, m.out, m.w);
     return move_weights(w->pipe, seat, &m);
 }
@@ -139,7 +143,8 @@ sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action)
 /* ---- steps ---- */
 
 /* velocity <- velocity - (1-gamma)*velocity - (1-gamma)*(w_old - w_new); w_old is in slab `old`,
- * which is free for it. Holders of a tied parameter have the same gamma, and so one velocity. */
+ * which is free for this use. Holders of a tied parameter have the same gamma, and so one
+ * velocity. */
 static sl_err follow(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                      const struct sl_update_args *args, int old) {
     const struct sl_policy_use *policy = &pipe->train.policy;

@@ -11,13 +11,13 @@
  *     sum of part 0                                               |= = =|
  *
  * The schedule states which pass completes a gradient (sl_sched_deps_completes); if it adds gradients
- * in another order, the sums begin at the REDUCE. A worker with other seats runs their passes meanwhile, if the schedule has some before the REDUCE.
- */
+ * in another order, the sums begin at the REDUCE. Between the pass and the REDUCE the worker may
+ * run passes of its other seats. */
 #include "pipe/state.h"
 
 #include "sched/deps.h"
 
-enum { PART_LEAST = 1 << 14 }; /* floats; smaller parts are not worth a message */
+enum { PART_LEAST = 1 << 14 }; /* floats; smaller parts cost more in messages than they gain */
 
 /* ---- parts ---- */
 
@@ -25,7 +25,7 @@ static int64_t extent(const struct sl_operand *o) {
     return o->run ? (o->numel / o->run - 1) * o->row + o->run : o->numel;
 }
 
-/* The last instruction that adds to each part. */
+/* Finds for each part the last instruction that adds to it. */
 static void find_ready(struct sl_pipe_parts *parts, const struct sl_program *p, int *ready) {
     for (int i = 0; i < p->instr_count; i++)
         for (int o = 0; o < p->instrs[i].out_count; o++) {
@@ -40,7 +40,7 @@ static void find_ready(struct sl_pipe_parts *parts, const struct sl_program *p, 
 void sl_pipe_reduce_cut(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     const struct sl_worker *worker = seat->train.worker;
     struct sl_pipe_parts *parts = &seat->parts;
-    enum { LINE = 16 }; /* floats */
+    enum { LINE = 16 }; /* floats per cache line */
     int64_t floats = worker->programs[SL_WORKER_FULL]->grad_bytes / 4;
     int64_t lines = (floats + LINE - 1) / LINE;
     *parts = (struct sl_pipe_parts){0};
@@ -78,12 +78,12 @@ void sl_pipe_reduce_before_pass(struct sl_pipe_worker *w, struct sl_pipe_seat *s
     w->completing.seat = completes ? seat : NULL;
     w->completing.program = pass->program;
     w->completing.grad_slot = pass->grad_slot;
-    /* An audit repeats the pass, so nothing may be read before its end. */
+    /* An audit repeats the pass, so its gradients may be read only at its end. */
     if (completes && !w->pipe->train.audit && !w->device->row->whole)
         pass->after = sl_pipe_reduce_after_instr;
 }
 
-/* Begins the parts that no instruction has begun. */
+/* Begins the sums of the parts that no instruction has begun. */
 sl_err sl_pipe_reduce_after_pass(struct sl_pipe_worker *w) {
     struct sl_pipe_seat *seat = w->completing.seat;
     if (!seat)
@@ -120,7 +120,7 @@ sl_err sl_pipe_reduce_after_instr(void *worker, int instr) {
 
 /* ---- REDUCE ---- */
 
-/* Running statistics: their mean over the replicas. */
+/* Replaces the running statistics by their mean over the replicas. */
 static sl_err average_state(struct sl_pipe_worker *w, struct sl_pipe_seat *seat) {
     struct sl_worker *worker = seat->train.worker;
     int64_t floats = worker->programs[SL_WORKER_FULL]->state_bytes / 4;
@@ -135,7 +135,8 @@ static sl_err average_state(struct sl_pipe_worker *w, struct sl_pipe_seat *seat)
     return sl_run_worker_scale_state(worker, 1.0F / (float)width);
 }
 
-/* A replica without a micro-batch in this iteration adds zeros, and its statistics as they were. */
+/* Completes the sums of the replicas. A replica without a micro-batch in this iteration adds zeros
+ * and its unchanged statistics. */
 sl_err sl_pipe_reduce_replicas(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
     struct sl_pipe_seat *seat = w->pipe->seat_at[sl_sched_seat(plan, action->stage, w->index)];

@@ -17,17 +17,18 @@
 #include <string.h>
 
 struct sl_pipe_reporter {
-    bool on;             /* early reports */
-    int terms;           /* micro-batches with losses per step, of all local stages */
-    atomic_int *arrived; /* [count] of them in loss_terms, from iteration `base` on */
+    bool on;   /* early reports are made */
+    int terms; /* number of loss terms per step of all local stages, in micro-batches */
+    /* [count] how many of `terms` each iteration has so far, from iteration `base` on */
+    atomic_int *arrived;
     int64_t base, count;
-    atomic_int_least64_t ended; /* steps whose reports are final except for the loss */
-    int64_t reported;           /* steps */
-    int64_t passes;             /* of worker 0 since its last step */
-    int64_t first;              /* of the steps that ended together with its last one */
-    /* with several ranks: */
-    int64_t *terms_of;     /* [rank] */
-    pthread_mutex_t mutex; /* of sums */
+    atomic_int_least64_t ended; /* steps of which everything but the loss is final */
+    int64_t reported;           /* steps that have been reported */
+    int64_t passes;             /* passes of worker 0 since its last step */
+    int64_t first;              /* the first of the steps that ended together with the last one */
+    /* These are used with several ranks: */
+    int64_t *terms_of;     /* [rank] number of loss terms per step */
+    pthread_mutex_t mutex; /* protects `sums` */
     struct sl_pipe_loss_sums sums;
 };
 
@@ -52,7 +53,7 @@ static bool has_replicas(const struct sl_plan *plan) {
     return false;
 }
 
-/* The same on all ranks. */
+/* Are steps reported early? All ranks return the same. */
 static bool reports_early(const struct sl_pipe *pipe) {
     if (sl_pipe_is_synchronous(pipe))
         return false;
@@ -70,7 +71,7 @@ static int count_terms(const struct sl_pipe *pipe) {
     return terms;
 }
 
-/* Keeps what has arrived for iterations in flight. */
+/* Makes room for `count` iterations and keeps what has arrived for iterations in flight. */
 static void grow_arrived(struct sl_pipe_reporter *r, const struct sl_pipe *pipe, int64_t count) {
     atomic_int *arrived = sl_realloc(NULL, sizeof *arrived * (size_t)count);
     for (int64_t i = 0; i < count; i++) {
@@ -107,7 +108,7 @@ sl_err sl_pipe_reporter_start(struct sl_pipe *pipe, int64_t steps) {
 
 void sl_pipe_reporter_stop(struct sl_pipe *pipe) { pipe->reporter->on = false; }
 
-/* Every worker of a process saves the counts of the process. */
+/* Saves the counts of the process; every worker of a process saves the same. */
 void sl_pipe_reporter_put(const struct sl_pipe *pipe, double *out, int64_t count) {
     const struct sl_pipe_reporter *r = pipe->reporter;
     for (int64_t i = 0; i < count; i++)
@@ -125,7 +126,7 @@ void sl_pipe_reporter_get(struct sl_pipe *pipe, const double *in, int64_t count)
 
 static void put_sums(struct sl_pipe *pipe, int64_t iteration) {
     struct sl_pipe_reporter *r = pipe->reporter;
-    double loss = sl_pipe_loss(pipe, iteration); /* terms of other ranks are 0 */
+    double loss = sl_pipe_loss(pipe, iteration); /* terms of other ranks are 0 here */
     pthread_mutex_lock(&r->mutex);
     struct sl_pipe_loss_sums *sums = &r->sums;
     int at = (int)(iteration % SL_PIPE_LOSS_STEPS);
@@ -148,7 +149,8 @@ static bool read_sums(const struct sl_pipe *pipe, int rank, struct sl_pipe_loss_
     return out->run == pipe->start_step + 1;
 }
 
-/* The newest step that has ended and whose losses all ranks have published; 0: none. */
+/* Returns the newest step that has ended and whose losses all ranks have published; 0: there is
+ * none. */
 static int64_t newest_of_all(const struct sl_pipe *pipe, int64_t ended, double *loss) {
     const struct sl_pipe_reporter *r = pipe->reporter;
     struct sl_pipe_loss_sums all = {0}, sums;
@@ -191,7 +193,7 @@ void sl_pipe_reporter_pass(struct sl_pipe *pipe) { pipe->reporter->passes++; }
  * evenly. Hence a step is final only when the next one has ended. */
 void sl_pipe_reporter_step_ended(struct sl_pipe *pipe, int64_t version) {
     struct sl_pipe_reporter *r = pipe->reporter;
-    struct sl_step_report *reports = pipe->reports - pipe->done; /* by version - 1 */
+    struct sl_step_report *reports = pipe->reports - pipe->done; /* indexed by version - 1 */
     int64_t dur_ns = 0, cpu_ns = 0;
     if (r->passes || !r->first)
         r->first = version;
@@ -208,7 +210,7 @@ void sl_pipe_reporter_step_ended(struct sl_pipe *pipe, int64_t version) {
     atomic_store_explicit(&r->ended, r->first - 1, memory_order_release);
 }
 
-/* Of the local workers. */
+/* Share of the time that the local workers have spent outside actions so far. */
 static double bubble_so_far(const struct sl_pipe *pipe) {
     int64_t busy = 0, run = sl_clock_ns() - pipe->begin_ns;
     for (int w = 0; w < pipe->config.plan->worker_count; w++)

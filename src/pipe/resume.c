@@ -22,8 +22,9 @@ bool sl_pipe_skips(const struct sl_pipe *pipe, const struct sl_action *a) {
 
 /* ---- a new schedule ---- */
 
-/* Version 0 is in weight slab 0; the last schedule may have ended in another one. One that begins
- * behind its first iterations finds its versions where it would have left them. */
+/* Puts version 0 into weight slab 0; the last schedule may have left the newest version elsewhere.
+ * If the schedule begins after its first iterations, puts every version where these would have left
+ * it. */
 static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_slot_pool *pools = pipe->sched->pools[seat->number];
@@ -50,7 +51,7 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     return SL_OK;
 }
 
-/* Everything that the first run of a schedule needs. */
+/* Prepares everything that the first run of a schedule needs. */
 static sl_err open_run(struct sl_pipe *pipe, int64_t iters) {
     const struct sl_plan *plan = pipe->config.plan;
     SL_TRY(sl_pipe_build_sched(pipe, iters));
@@ -68,12 +69,13 @@ static sl_err open_run(struct sl_pipe *pipe, int64_t iters) {
     return SL_OK;
 }
 
-/* The longest schedule whose micro-batches can be numbered. */
+/* The longest schedule, in iterations, whose micro-batch numbers still fit. */
 static int64_t max_iters(const struct sl_pipe *pipe) {
     return INT32_MAX / 4 / pipe->max_micros - 16;
 }
 
-/* 2bw: iterations that count as run. The schedule is that of a run that was never stopped. */
+/* 2bw: number of iterations that count as already run. A resumed run uses the schedule of a run
+ * that was never stopped. */
 static int64_t lead_of(const struct sl_pipe *pipe) {
     enum { FEW = 64 };
     if (!pipe->portable || pipe->previous < 0)
@@ -81,7 +83,8 @@ static int64_t lead_of(const struct sl_pipe *pipe) {
     return pipe->start_step < max_iters(pipe) / 2 ? pipe->start_step : FEW + pipe->start_step % 2;
 }
 
-/* An asynchronous schedule makes all steps that are left, so that it need not be drained. */
+/* Number of steps of the schedule. An asynchronous schedule makes all steps that are left, so that
+ * it need not be drained. */
 static int64_t horizon(const struct sl_pipe *pipe, int64_t steps) {
     int64_t max = INT32_MAX / 4 / pipe->max_micros - 16,
             left = pipe->train.steps - pipe->start_step;
@@ -91,8 +94,8 @@ static int64_t horizon(const struct sl_pipe *pipe, int64_t steps) {
     return left > steps ? left : steps;
 }
 
-/* Nothing before a cut this far back belongs to an iteration that runs. Without one, all actions up to
- * there are skipped one by one. */
+/* Skips at once all actions before a cut that lies so far back that nothing before it belongs to a
+ * running iteration. If there is no such cut, actions are skipped one by one. */
 static void skip_far(struct sl_pipe *pipe) {
     int64_t far = pipe->skipped - sl_pipe_terms_ahead(pipe) - 1;
     if (far <= 0 || sl_sched_cut(pipe->sched, (int32_t)far, pipe->at) != SL_OK)
@@ -124,8 +127,8 @@ sl_err sl_pipe_end(struct sl_pipe *pipe, int64_t done) {
 /* ---- checkpoints ---- */
 
 struct cut_text {
-    int64_t origin;         /* the step before the schedule */
-    uint64_t hash, layouts; /* of the actions before the cut, of the images */
+    int64_t origin;         /* the step after which the schedule begins */
+    uint64_t hash, layouts; /* hash: of the actions before the cut; layouts: of the images */
 };
 
 static void put_cut(const struct sl_pipe *pipe, char out[SL_CKPT_CUT_TEXT]) {
@@ -208,7 +211,7 @@ sl_err sl_pipe_fits(struct sl_pipe *pipe, const struct sl_ckpt_place *place, boo
                                      "would have run others before this step");
 }
 
-/* The loss scales of past steps, as in sl_pipe_place. */
+/* Reads the loss scales of past steps, in the order in which sl_pipe_place writes them. */
 static sl_err read_scales(struct sl_pipe *pipe, struct sl_ckpt_place *place) {
     SL_TRY(sl_run_place_scale(&pipe->train, place, &pipe->scale));
     for (int i = 0; i < SL_PIPE_PAST; i++) {
@@ -224,7 +227,8 @@ static sl_err read_scales(struct sl_pipe *pipe, struct sl_ckpt_place *place) {
     return SL_OK;
 }
 
-/* The state in flight has been loaded. */
+/* Restores the positions of the workers and their images; the bytes of the images have been
+ * loaded. */
 static sl_err restore_image(struct sl_pipe *pipe, const struct sl_ckpt_place *place) {
     int64_t *at = pipe->at;
     struct cut_text cut;
@@ -245,14 +249,15 @@ static sl_err restore_image(struct sl_pipe *pipe, const struct sl_ckpt_place *pl
 
 sl_err sl_pipe_restore(struct sl_pipe *pipe, const struct sl_ckpt_place *root) {
     struct sl_ckpt_place at = *root;
-    SL_TRY(sl_comm_merge(pipe->comm, &at, sizeof at)); /* zero on the other ranks */
+    SL_TRY(sl_comm_merge(pipe->comm, &at, sizeof at)); /* `at` is zero on the other ranks */
     pipe->previous = pipe->portable && at.previous ? 0 : -1;
     pipe->start_step = at.step;
     pipe->start_sample = at.sample;
     pipe->done = pipe->skipped = 0;
     pipe->under_way = false;
     for (int s = 0; s < pipe->config.plan->seat_count; s++)
-        if (pipe->seat_at[s]) /* the older version was loaded into slab 0, the newest into all */
+        if (pipe->seat_at[s]) /* the older version was loaded into slab 0, the newest one into
+                               * all slabs */
             pipe->seat_at[s]->newest = pipe->previous == 0;
     SL_TRY(read_scales(pipe, &at));
     return at.in_flight ? restore_image(pipe, &at) : SL_OK;

@@ -8,8 +8,8 @@
 
 /* ---- why a step was skipped ---- */
 
-/* Repeats the pipeline's last step, which was skipped, on one worker: the weights are still those
- * that it read. */
+/* Repeats the pipeline's last step, which was skipped, on one worker: the step did not change the
+ * weights. */
 static sl_err repeat_step(struct sl_pipe *pipe, struct sl_step_report *report) {
     const struct sl_train_config *c = &pipe->train;
     struct sl_train_config config = *c;
@@ -36,11 +36,11 @@ out:
     return err;
 }
 
-/* Only the last step of a synchronous schedule in one process can be repeated: else the weights it
- * read are gone. */
+/* Finds out why a step was skipped by repeating it. Only the last step of a synchronous schedule in
+ * one process can be repeated: otherwise the weights that it read are gone. */
 static sl_err explain_skip(struct sl_pipe *pipe, struct sl_step_report *report) {
     if (!report->skipped || report->bad.kind || !sl_pipe_is_synchronous(pipe) ||
-        pipe->config.comm || pipe->teams) /* one worker cannot repeat what shards exchange */
+        pipe->config.comm || pipe->teams) /* one worker cannot repeat the exchange between shards */
         return SL_OK;
     return repeat_step(pipe, report);
 }
@@ -103,8 +103,8 @@ static const struct sl_runner_row pipeline = {
     .take_staleness = take_staleness,
 };
 
-/* A synchronous pipeline is empty after every step; a timeline shows several. An asynchronous one
- * runs as long as possible: a pause costs about one fill. */
+/* How many steps a run takes. A synchronous pipeline is empty after every step, but a timeline
+ * shows several. An asynchronous one runs as long as possible: a pause costs about one fill. */
 struct sl_runner sl_pipe_runner(struct sl_pipe *pipe) {
     enum { TRACE_STEPS = 16 };
     const struct sl_pipe_config *c = &pipe->config;

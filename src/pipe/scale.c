@@ -1,10 +1,10 @@
 /* The dynamic loss scale in a pipeline. Every worker updates it after each step (finite or skipped)
  * and gets the same value.
  *
- * Synchronous: iteration t uses the scale after steps 1 .. t. Without a flush an iteration begins
- * before the last steps are decided: it uses the scale after steps 1 .. t - lag. The lag is a
- * property of the schedule: every worker knows those steps when it begins iteration t.
- */
+ * Synchronous: iteration t uses the scale after steps 1 .. t. Without a flush an iteration
+ * begins before the decisions about the last steps: it uses the scale after steps 1 .. t - lag.
+ * The lag is a property of the schedule: when a worker begins iteration t, it knows the
+ * decisions about these steps. */
 #include "pipe/scale.h"
 
 #include "sched/lag.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATE = 8 }; /* steps by which seats of one worker may be apart */
+enum { LATE = 8 }; /* steps by which two seats of one worker may differ */
 
 static int64_t kept(const struct sl_pipe *pipe) { return pipe->scale_lag + 2 + LATE; }
 
@@ -31,7 +31,8 @@ static struct sl_scale_state *after(const struct sl_pipe_worker *w, int64_t vers
     return &w->scales[version % kept(w->pipe)];
 }
 
-/* A schedule that begins behind its first iterations uses the scales of the steps before it. */
+/* Sets the scales at the start of a schedule. If it begins after its first iterations, they are
+ * those of the steps before. */
 void sl_pipe_scale_start(struct sl_pipe *pipe) {
     if (!pipe->train.loss_scale.dynamic)
         return;
@@ -78,7 +79,7 @@ void sl_pipe_scale_decided(struct sl_pipe_worker *w, int64_t version, bool finit
                                                       sl_pipe_scale_of(w, version - 1), finite);
 }
 
-/* Rank of worker 0 shares the scales with ranks without workers. */
+/* The rank of worker 0 shares the scales with ranks without workers. */
 sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t done) {
     struct sl_scale_state scales[1 + SL_PIPE_PAST] = {{0}};
     if (!pipe->train.loss_scale.dynamic)

@@ -12,7 +12,7 @@ static bool is_collective(const struct sl_instr *in) {
 
 /* ---- opening ---- */
 
-/* The collectives of one phase of a program against those of the plan. */
+/* Compares the collectives of one phase of a program with those of the plan. */
 static sl_err check_phase(const struct sl_stage *stage, const struct sl_program *p,
                           enum sl_phase phase, unsigned passes, int64_t samples) {
     int at = 0, of = 0;
@@ -51,7 +51,8 @@ static sl_err check_programs(const struct sl_pipe *pipe, const struct sl_pipe_se
             continue;
         SL_TRY(check_phase(stage, p, SL_PHASE_F, 1 << SL_COLLECTIVE_F, p->samples));
         if (p->recompute)
-            continue; /* its backward phases begin with what R repeats of F */
+            continue; /* skip: the backward phases of such a program begin with what R repeats of
+                       * F */
         if (p->split) {
             SL_TRY(check_phase(stage, p, SL_PHASE_I, 1 << SL_COLLECTIVE_B, p->samples));
             SL_TRY(check_phase(stage, p, SL_PHASE_W, 1 << SL_COLLECTIVE_W, p->samples));
@@ -74,7 +75,7 @@ static int64_t largest_sum(const struct sl_pipe_seat *seat) {
     return max;
 }
 
-/* The group of replica r of the stages first .. first + parts - 1. Every rank opens it. */
+/* Opens the group of replica r of stages first .. first + parts - 1. Every rank calls it. */
 static sl_err open_team(struct sl_pipe *pipe, int first, int r, struct sl_arena *scratch) {
     const struct sl_plan *plan = pipe->config.plan;
     int parts = plan->stages[first].parts;
@@ -148,7 +149,7 @@ static sl_err add_terms(struct sl_pipe_worker *w, const struct sl_instr *in) {
     float *y = sl_run_worker_operand(seat->train.worker, &w->sharing.pass, &in->out[0]);
     const float *term = y;
     int64_t before = sl_pipe_clock(w);
-    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* other workers read it */
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* other workers read the terms */
     publish_wait(w, seat);
     SL_TRY(sl_comm_group_sum_begin(seat->team, member, &term, in->out[0].numel, y));
     SL_TRY(sl_comm_group_sum_end(seat->team, member));

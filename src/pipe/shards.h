@@ -7,11 +7,11 @@
 /* Opens the groups of the shards of every stage and compares their programs with the plan. */
 SL_MUST_CHECK sl_err sl_pipe_shards_open(struct sl_pipe *pipe);
 void sl_pipe_shards_close(struct sl_pipe *pipe);
-/* A pass with its collectives. */
+/* Runs a pass with its collectives. */
 SL_MUST_CHECK sl_err sl_pipe_shards_pass(struct sl_pipe_worker *worker, struct sl_pipe_seat *seat,
                                          const struct sl_worker_pass *pass);
-/* The squared norms of the gradients of all shards of the seat's stage into worker->norms; nothing if
- * the stage is whole. */
+/* Adds the squared norms of the gradients of all shards of the seat's stage into worker->norms.
+ * Does nothing if the stage has one shard. */
 SL_MUST_CHECK sl_err sl_pipe_shards_norms(struct sl_pipe_worker *worker, struct sl_pipe_seat *seat);
 
 #endif

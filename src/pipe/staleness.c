@@ -5,10 +5,9 @@
  * version, two distances are known:
  *     predicted   what the pass read      to the true weights of version v + s
  *     stale       version v               to the true weights of version v + s
- * One pass at a time is measured per stage and direction, so two copies of the weights suffice. One
- * pass is reported per version. A pass on stashed weights may stand for a version that already
- * exists: then its distance is known at once.
- */
+ * Each stage measures one forward and one backward pass at a time, so two copies of the weights
+ * suffice. It reports one pass per version. A pass on stashed weights may stand for a version
+ * that already exists: then its distance is known at once. */
 #include "pipe/state.h"
 
 #include <math.h>
@@ -33,7 +32,7 @@ void sl_pipe_staleness_close(struct sl_pipe_seat *seat) {
     SL_VEC_FREE(&seat->watched);
 }
 
-/* Before a run; its versions count from 0. */
+/* Called before a run, whose versions count from 0. */
 void sl_pipe_staleness_start(struct sl_pipe_seat *seat) {
     for (int d = 0; d < 2; d++) {
         seat->watch[d].target = -1;
@@ -79,7 +78,7 @@ static sl_err on_host(struct sl_pipe_seat *seat, const void *slab, char *out) {
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* Reports a measured pass; the version it stands for is the newest. */
+/* Reports a measured pass. The version that it stands for is now the newest. */
 static sl_err report(const struct sl_pipe *pipe, struct sl_pipe_seat *seat, int d) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     struct sl_pipe_stale_pass *watch = &seat->watch[d];
@@ -106,7 +105,7 @@ static sl_err report(const struct sl_pipe *pipe, struct sl_pipe_seat *seat, int 
     return SL_OK;
 }
 
-/* Before a pass on true weights. */
+/* Called before a pass that reads unpredicted weights. */
 sl_err sl_pipe_staleness_pass(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                               const struct sl_action *a) {
     const struct sl_policy *row = pipe->train.policy.row;
@@ -120,7 +119,8 @@ sl_err sl_pipe_staleness_pass(const struct sl_pipe *pipe, struct sl_pipe_seat *s
     return target == seat->watch[d].made ? report(pipe, seat, d) : SL_OK;
 }
 
-/* After a prediction. Under rule `newest` a second slot, if there is one, is for backward passes. */
+/* Called after a prediction. Under rule `newest` the second prediction slot, if there is one, is
+ * for backward passes. */
 sl_err sl_pipe_staleness_predict(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                                  const struct sl_action *a) {
     const struct sl_slot_pool *pools = pipe->sched->pools[seat->number];
@@ -132,7 +132,7 @@ sl_err sl_pipe_staleness_predict(const struct sl_pipe *pipe, struct sl_pipe_seat
     return begin(seat, d, &what, a->weight_slot, a->slot);
 }
 
-/* After a step has made version `version` in slab seat->newest. */
+/* Called after a step has made version `version` in slab seat->newest. */
 sl_err sl_pipe_staleness_step(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                               int64_t version) {
     for (int d = 0; d < 2; d++) {
@@ -151,7 +151,7 @@ static int earlier(const void *a, const void *b) {
     return (order > 0) - (order < 0);
 }
 
-/* Number of measurements of local seats; moves them to `out` unless it is NULL. */
+/* Returns the number of measurements of local seats, and moves them to `out` unless it is NULL. */
 static int64_t take_local(struct sl_pipe *pipe, struct sl_staleness *out) {
     int64_t count = 0;
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {

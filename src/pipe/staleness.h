@@ -9,10 +9,12 @@ struct sl_pipe_seat;
 
 /* A pass whose staleness is measured: its weights are compared with the version they stand for. */
 struct sl_pipe_stale_pass {
-    void *slabs[2];     /* weights it read; the version it started from. NULL: not measured */
-    int64_t target;     /* version it stands for, -1: none */
-    int64_t told, made; /* versions: the last one reported, the newest one made */
-    int ahead;          /* versions between base and target */
+    /* copies of the weights that it read and of the version that it started from; NULL: not
+     * measured */
+    void *slabs[2];
+    int64_t target;     /* version that it stands for; -1: no pass is being measured */
+    int64_t told, made; /* told: the last version reported; made: the newest version */
+    int ahead;          /* versions between the one it started from and the target */
     bool predicted;
 };
 

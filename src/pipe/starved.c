@@ -18,7 +18,7 @@ static bool read_stat(int tid, char *state, int64_t *cpu_ns) {
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = 0;
-    const char *at = strrchr(text, ')'); /* the name may hold anything */
+    const char *at = strrchr(text, ')'); /* the name may contain spaces and parentheses */
     if (!at || sscanf(at, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64 " %" SCNd64,
                       state, &user, &system) != 3)
         return false;
@@ -32,7 +32,7 @@ int64_t sl_pipe_starved_poll(int tid, int64_t span_ns, int64_t *cpu_ns) {
     *cpu_ns = 0;
     if (tid <= 0 || !read_stat(tid, &state, &now_ns))
         return 0;
-    *cpu_ns = now_ns + 1; /* 0: never measured */
+    *cpu_ns = now_ns + 1; /* plus 1, because 0 means: never measured */
     int64_t had_ns = now_ns + 1 - before_ns;
     return before_ns && state == 'R' && had_ns < span_ns ? span_ns - had_ns : 0;
 }

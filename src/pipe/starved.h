@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-/* The part of `span_ns` (since the last call) that thread `tid` of this process was starved; 0 if
- * unknown, or while it sleeps. The caller keeps `*cpu_ns` between calls, 0 before the first. */
+/* Returns the part of `span_ns` (the time since the last call) in which thread `tid` of this
+ * process was starved. Returns 0 if that is unknown or the thread sleeps. The caller keeps
+ * `*cpu_ns` between calls; it is 0 before the first. */
 int64_t sl_pipe_starved_poll(int tid, int64_t span_ns, int64_t *cpu_ns);
 
 #endif

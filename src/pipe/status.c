@@ -1,5 +1,5 @@
-/* The status of workers. Each worker writes its own. The watchdog reads it, the thread that detects
- * a lost rank, and, with the heartbeats, all other ranks. */
+/* The status of workers. Each worker writes its own status; the watchdog reads it, and the thread
+ * that detects a lost rank. Heartbeats carry it to the other ranks. */
 #include "pipe/reporter.h"
 
 #include "base/arena.h"
@@ -9,10 +9,10 @@
 
 static const int64_t nothing = -1;
 
-/* One word each, so that other threads can read them while the worker runs:
- *     doing  kind 8 | stage 16 at bit 32 | micro-batch 32
- *     wait   what 8 | gradient 1 at bit 55 | edge or group 16 at bit 32 | worker 16 | micro-batch
- *            16, of its iteration */
+/* A status is one word, so that other threads can read it while the worker runs. Fields and bits:
+ *     doing  kind: 8 at bit 56, stage: 16 at bit 32, micro-batch: 32 at bit 0
+ *     wait   kind of wait: 8 at bit 56, gradient: 1 at bit 55, edge or group: 16 at bit 32,
+ *            worker: 16 at bit 16, micro-batch of its iteration: 16 at bit 0 */
 void sl_pipe_status_action(struct sl_pipe_worker *w, const struct sl_action *action) {
     int64_t doing = action ? (int64_t)action->kind << 56 | (int64_t)(uint16_t)action->stage << 32 |
                                  (int64_t)(uint32_t)action->micro
@@ -72,7 +72,7 @@ static struct sl_work read_own(const struct sl_pipe *pipe, int worker) {
     return work;
 }
 
-/* The workers of a rank are consecutive. */
+/* Returns the first worker of a rank and their number; the workers of a rank are consecutive. */
 static int first_of(const struct sl_pipe *pipe, int rank, int *count) {
     int workers = pipe->config.plan->worker_count, first = 0;
     while (first < workers && sl_comm_rank_of(pipe->comm, first, workers) < rank)
@@ -106,7 +106,7 @@ void sl_pipe_status_publish(void *ctx, void *out) {
     memcpy((char *)out + bytes - sizeof word, &word, sizeof word);
 }
 
-/* The published bytes of a rank; the caller frees them. NULL: none. */
+/* Returns the bytes that a rank has published, or NULL if there are none; the caller frees them. */
 static char *read_rank(const struct sl_pipe *pipe, int rank, int64_t *age_ns) {
     int64_t bytes = sl_pipe_status_bytes(pipe, rank);
     char *seen = sl_realloc(NULL, (size_t)bytes);

@@ -1,11 +1,10 @@
 /* Optimizer steps and reductions of a pipeline; sums of replicas are in reduce.c.
  *
- * Synchronous: all workers synchronise at the step of an iteration. Each puts the norms of its
- * gradients into a table; they merge the tables, and each adds the norms in graph order. So all get
- * the same norm and the same decision (clip, skip) as one worker, bit for bit.
+ * Synchronous: all workers meet at the step of an iteration. Each worker puts the norms of its
+ * gradients into a table. The workers merge their tables, and each adds all norms in graph
+ * order. So all get the same norm and the same decision (clip, skip) as one worker, bit for bit.
  *
- * Tied parameters: every holder adds all uses in graph order; the sum is its gradient.
- */
+ * Tied parameters: every holder adds all uses in graph order; the sum is its gradient. */
 #include "pipe/reporter.h"
 #include "pipe/scale.h"
 #include "pipe/shards.h"
@@ -16,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Index of the parameter in the seat's program; -1: the seat lacks it. */
+/* Returns the index of the parameter in the seat's program, or -1 if the seat lacks it. */
 static int find_param(const struct sl_pipe_seat *seat, const char *name) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     for (int i = 0; i < p->param_count; i++)
@@ -34,7 +33,7 @@ float *sl_pipe_use(const struct sl_pipe_seat *seat, int64_t grad, int grad_slot)
     return (float *)(void *)((char *)worker->grad[grad_slot] + p->uses[u].offset);
 }
 
-/* This worker's uses of a tied parameter, in graph order. */
+/* Lists this worker's uses of a tied parameter, in graph order. */
 static void find_terms(struct sl_pipe_worker *w, const struct sl_tie *tie, int grad_slot) {
     const struct sl_pipe *pipe = w->pipe;
     const struct sl_graph *graph = pipe->train.graph;
@@ -55,7 +54,8 @@ static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float 
     struct sl_group *sum = w->pipe->groups[group];
     int64_t before = sl_pipe_clock(w);
     find_terms(w, tie, grad_slot);
-    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
+    /* other workers read our gradients */
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
     sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_GROUP, .of = group});
     SL_TRY(sl_comm_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4, out));
     SL_TRY(sl_comm_group_sum_end(sum, w->member[group]));
@@ -71,7 +71,7 @@ static bool holds_tie(const struct sl_tie *tie, int stage) {
     return false;
 }
 
-/* A worker that holds several seats of the group acts at its last one. */
+/* Runs a REDUCE. A worker with several seats in the group acts at the REDUCE of its last seat. */
 sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
     int group = action->slot, here = 0;
@@ -104,7 +104,8 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
     return SL_OK;
 }
 
-/* scale_of: NULL, or the scales of parameters that are clipped and skipped apart. */
+/* scale_of: NULL, or the scale of each parameter if parameters are clipped and skipped
+ * separately. */
 static sl_err update_seat(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, double lr,
                           const struct sl_norm_verdict *verdict, const float *scale_of) {
     struct sl_worker *worker = seat->train.worker;
@@ -127,7 +128,7 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, d
     return SL_OK;
 }
 
-/* Norms of this seat's gradients into the worker's table. One seat owns each entry. */
+/* Puts the norms of this seat's gradients into the worker's table. One seat owns each entry. */
 static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     SL_TRY(sl_run_worker_sum_uses(seat->train.worker, 0));
@@ -135,7 +136,7 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat)
     for (int i = 0; i < p->param_count; i++) {
         int param = p->params[i].param;
         const struct sl_param_grad *grads = w->pipe->train.graph->grads.at;
-        bool mine = true; /* owner: replica 0 of the stage with the first use */
+        bool mine = true; /* the owner is replica 0 of the stage with the first use */
         for (int64_t g = 0; g < w->pipe->train.graph->grads.count; g++)
             if (grads[g].param == param) {
                 mine = w->pipe->config.stage_of[grads[g].node] == seat->stage && seat->replica == 0;
@@ -166,7 +167,7 @@ static void report_step(const struct sl_pipe_worker *w, int64_t version,
     sl_pipe_reporter_step_ended(pipe, version);
 }
 
-/* Synchronous: all workers exchange norms; each updates its own seats. */
+/* A step of a synchronous schedule: all workers exchange norms, then each updates its own seats. */
 static sl_err step_synchronous(struct sl_pipe_worker *w, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
     double sum = 0,
@@ -192,7 +193,7 @@ static sl_err step_synchronous(struct sl_pipe_worker *w, int64_t version) {
     return SL_OK;
 }
 
-/* Asynchronous, by the global norm (global_step.c). */
+/* A step of an asynchronous schedule by the global norm (global_step.c). */
 static sl_err step_global(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                           const struct sl_action *action) {
     struct sl_pipe *pipe = w->pipe;
@@ -214,9 +215,9 @@ static bool is_tied(const struct sl_pipe_worker *w, const char *name) {
     return false;
 }
 
-/* Asynchronous, stage by stage: a stage clips by the norm of its own gradient, and skips its step if
- * that is not finite. A tied parameter is clipped and skipped by its own norm, so that all holders
- * do the same without a message. */
+/* A step of an asynchronous schedule, stage by stage: a stage clips by the norm of its own gradient
+ * and skips its step if that norm is not finite. A tied parameter is clipped and skipped by its own
+ * norm, so that all holders do the same without a message. */
 static sl_err step_alone(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];

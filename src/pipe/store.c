@@ -4,9 +4,8 @@
  *   rank 0:   GET piece -->   <-- bytes      PUT piece + bytes -->      END -->
  *   others:   serve() until END
  *
- * A save from a copy does this in a thread, while the workers run. The files are the same, byte for
- * byte, as those of one process.
- */
+ * A save from a snapshot runs this protocol in a thread, while the workers run. The files are
+ * the same, byte for byte, as those of one process. */
 #include "pipe/resume.h"
 
 #include "run/part.h"
@@ -14,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a message; both ends allocate it when they open. */
+/* Bytes of tensor data per message; both ends allocate it when they open the channel. */
 enum { PIECE = 1 << 17 };
 enum request_kind { REQUEST_GET, REQUEST_PUT, REQUEST_END };
 
-/* A message of rank 0; the bytes of a PUT follow. */
+/* A message from rank 0; in a PUT the bytes follow. */
 struct request {
     int64_t kind, seat, entry, from, size_bytes;
 };
@@ -67,14 +66,14 @@ sl_err sl_pipe_open_requests(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
-/* Places that this rank would write to: the receiver's end is cleared when it is opened, a sender's
- * is touched by the first tensor only. */
+/* Bytes of messages that this rank touches. A receiver clears its end of a channel when it opens
+ * it; a sender touches its end only when it sends the first tensor. */
 static int64_t request_bytes(const struct sl_pipe *pipe) {
     int64_t others = pipe->comm->rank == 0 ? pipe->comm->ranks - 1 : 0;
     return pipe->comm->rank == 0 ? others * (PIECE + (int64_t)sizeof(struct request)) : PIECE;
 }
 
-/* Memory that only evaluations and checkpoints of a full pipeline need. */
+/* Memory of a worker that only evaluations and checkpoints of a full pipeline need. */
 static int64_t extra_bytes(const struct sl_pipe_worker *w) {
     int64_t train = 0, image = 0;
     for (int i = 0; i < w->seat_count; i++) {
@@ -107,14 +106,15 @@ void sl_pipe_close_requests(struct sl_pipe *pipe) {
 
 /* ---- seats of this rank ---- */
 
-/* A weight of the version before the newest one. */
+/* Returns the memory of a weight in the version before the newest one. */
 static char *older_weight(const struct sl_pipe_seat *seat, const struct sl_tensor_id *id,
                           int version) {
     struct sl_tensor_id weight = {.part = SL_PART_WEIGHT, .index = id->index};
     return sl_run_worker_memory(seat->train.worker, &weight, version);
 }
 
-/* Running statistics: those after the last step, whatever has run since. */
+/* Returns the memory of a tensor. For running statistics that is the copy from right after the last
+ * step, even if passes have run since. */
 static const char *memory_to_save(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat,
                                   const struct sl_tensor_id *id) {
     const struct sl_worker *worker = seat->train.worker;
@@ -139,7 +139,8 @@ static sl_err seat_get(const struct sl_pipe *pipe, const struct sl_pipe_seat *se
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* Weights go into every version; older ones, which follow, into the first slab only. */
+/* Writes bytes into a seat. Newest weights go into the slabs of all versions; older weights come
+ * later and go into the first slab only. */
 static sl_err seat_put(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat,
                        const struct request *r, const void *bytes) {
     const struct sl_tensor_id *id = &pipe->tensors->ids[r->entry];
@@ -237,14 +238,15 @@ static sl_err end(void *ctx, sl_err err) {
     struct request last = {.kind = REQUEST_END};
     for (int r = 1; err == SL_OK && pipe->comm->rank == 0 && r < pipe->comm->ranks; r++)
         err = send_request(pipe, r, &last, NULL);
-    if (err != SL_OK) /* workers may be running, here and on other ranks */
+    if (err != SL_OK) /* workers may be running on this and on other ranks */
         sl_comm_fail(pipe->comm, err);
     return err;
 }
 
 /* ---- the store ---- */
 
-/* The first seat of the first stage that has it, -1: none. All replicas hold the same bytes. */
+/* Returns the first seat of the first stage that has the tensor; -1: no seat. All replicas hold the
+ * same bytes. */
 static int holder_of(const struct sl_pipe *pipe, const struct sl_tensor_id *id) {
     if (id->part == SL_PART_SEAT)
         return id->index;
@@ -304,7 +306,7 @@ static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, 
     return sl_pipe_fits(ctx, place, may_drop, out);
 }
 
-/* Weights one version older; frozen ones have no versions. */
+/* Lists the weights one version older; frozen weights have no versions. */
 static void list_older(struct sl_pipe *pipe, struct sl_run_tensors *all) {
     for (int64_t i = 0, count = all->count; i < count; i++) {
         if (all->ids[i].part != SL_PART_WEIGHT ||
@@ -334,7 +336,7 @@ static void list_seats(struct sl_pipe *pipe, struct sl_run_tensors *all) {
     }
 }
 
-/* Every rank lists the seats of all: bytes, then layouts. */
+/* Fills seat_bytes for the seats of all ranks: bytes, then layouts. */
 sl_err sl_pipe_count_seats(struct sl_pipe *pipe) {
     int count = pipe->config.plan->seat_count;
     int64_t size_bytes = 2 * count * (int64_t)sizeof *pipe->seat_bytes;
@@ -389,7 +391,7 @@ struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
                              &pipe->joined);
 }
 
-/* ---- into one worker ---- */
+/* ---- gathering into one worker ---- */
 
 static sl_err gather_all(struct sl_pipe *pipe, struct sl_train *train, void *piece) {
     struct sl_device *device = train->device;

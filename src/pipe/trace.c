@@ -53,7 +53,7 @@ void sl_pipe_trace_arrival(struct sl_pipe *pipe, struct sl_pipe_edge *link, bool
         link->arrived[grad][place] = ns - pipe->start_ns;
 }
 
-/* Arrival time of the message of a RECV. */
+/* Returns when the message of a RECV arrived. */
 static int64_t arrival_of(const struct sl_pipe *pipe, const struct sl_action *recv) {
     const struct sl_pipe_edge *link = &pipe->links[recv->edge];
     bool grad = recv->flags & SL_GRAD;
@@ -67,7 +67,8 @@ static int64_t arrival_of(const struct sl_pipe *pipe, const struct sl_action *re
     return 0;
 }
 
-/* A receive is posted long before its message arrives. Send and receive end with the arrival. */
+/* Ends each SEND and RECV of the timeline when the message arrived: a receive is posted long
+ * before. */
 static void end_messages(struct sl_pipe *pipe) {
     struct sl_matches *matches = sl_sched_matches_open(&pipe->timeline);
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
@@ -96,7 +97,7 @@ static sl_err share_arrivals(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
-/* Actions that ran before the checkpoint take no time. */
+/* Adds actions that ran before the checkpoint to the lane, with duration 0. */
 static void fill_lane(const struct sl_pipe *pipe, int worker, struct sl_lane *lane) {
     const struct sl_sched *sched = pipe->sched;
     for (; lane->count < pipe->at[worker]; lane->count++) {
@@ -131,7 +132,7 @@ sl_err sl_pipe_open_trace(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
-/* Every rank gets the lanes of all. */
+/* Shares the lanes of all workers with every rank. */
 static sl_err share_lanes(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         struct sl_lane *lane = &pipe->workers[w].lane;

@@ -1,5 +1,6 @@
 /* The watchdog of a pipeline. The thread that started the workers waits for their end. Four times a
- * second it reads the status of all workers; sched/waits.c decides whether one is stalled.
+ * second it reads the status of all workers; sched/waits.c decides whether any worker is
+ * stalled.
  *
  *   moves  --no change for longer than the limit-->  stalled: the gate fails, all waits end
  *          --slow, but within the limit---------->  a warning, once per action
@@ -10,8 +11,7 @@
  * Time in which a worker is ready but has no CPU does not count. The watchdog measures it for local
  * workers and publishes it with their status.
  *
- * The transport detects dead and unreachable ranks; explain() adds what is known about them.
- */
+ * The transport detects dead and unreachable ranks; explain() adds what is known about them. */
 #include "pipe/halt.h"
 #include "pipe/reporter.h"
 #include "pipe/state.h"
@@ -26,18 +26,19 @@
 
 enum { CHAIN_MAX = 6 };
 static const int64_t look_ns = 250000000, give_up_ns = 2000000000, remote_ns = 2000000000;
-static const int64_t circle_ns = 60000000000; /* messages may take long */
-static const double first_flops = 1e10;       /* per second; used before the first measurement */
+/* limit for a circle of waits, long because messages may take long */
+static const int64_t circle_ns = 60000000000;
+static const double first_flops = 1e10; /* flops per second, assumed before the first measurement */
 
 struct sl_pipe_watchdog {
     pthread_mutex_t mutex;
     pthread_cond_t ended;
-    int running; /* local workers */
+    int running; /* number of local workers that run */
     bool abandoned;
-    struct sl_work *now, *fresh; /* [worker] */
-    int64_t *changed_ns;         /* [worker] time of the last observed change */
-    int64_t *warned_about;       /* [worker] action of the last warning */
-    int64_t *cpu_ns;             /* [worker] see sl_pipe_starved_poll */
+    struct sl_work *now, *fresh; /* [worker] the status at the last look, and the one just read */
+    int64_t *changed_ns;         /* [worker] when its status last changed */
+    int64_t *warned_about;       /* [worker] number of the action that it was last warned about */
+    int64_t *cpu_ns;             /* [worker] state of sl_pipe_starved_poll */
     int64_t last_ns, failed_ns;
 };
 
@@ -56,7 +57,7 @@ static void put_worker(struct sl_text *out, const struct sl_pipe *pipe, const st
     sl_sched_work_put(out, pipe->config.plan, all, worker);
 }
 
-/* The chain of waits that ends at `last`. */
+/* Writes the chain of waits that ends at worker `last`. */
 static void put_chain(struct sl_text *out, const struct sl_pipe *pipe, const struct sl_work *all,
                       int last) {
     int *chain = malloc(sizeof *chain * (size_t)pipe->config.plan->worker_count);
@@ -161,8 +162,8 @@ static void add_starved(struct sl_pipe *pipe, int64_t span_ns) {
     }
 }
 
-/* Reads the status of all workers and the time since each last changed. Time in which this process
- * was not running, or the worker was starved, does not count. */
+/* Reads the status of all workers and computes how long each has not changed. Time in which this
+ * process was not running, or the worker was starved, does not count. */
 static void look(struct sl_pipe *pipe, int64_t now_ns) {
     struct sl_pipe_watchdog *g = pipe->watchdog;
     int count = pipe->config.plan->worker_count;
@@ -221,7 +222,7 @@ static void judge(struct sl_pipe *pipe, int64_t now_ns) {
 
 /* ---- waiting for the workers ---- */
 
-/* Expected duration on a slow machine, before the first measurement. */
+/* Returns the duration of a pass on a slow machine, used before the first measurement. */
 static int64_t guess_ns(const struct sl_pipe *pipe) {
     struct sl_graph_stats stats;
     int64_t max = 1;
@@ -276,7 +277,8 @@ bool sl_pipe_is_abandoned(const struct sl_pipe *pipe) {
     return pipe && pipe->watchdog && pipe->watchdog->abandoned;
 }
 
-/* Expected durations in the current schedule: the longest of the worker's stages. */
+/* Sets the expected duration of each kind of action in the current schedule: the longest of the
+ * worker's stages. */
 static void expect(struct sl_pipe *pipe, int worker) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_status *notes = &pipe->workers[worker].status;
@@ -296,7 +298,7 @@ void sl_pipe_watchdog_start(struct sl_pipe *pipe, int workers) {
     g->last_ns = sl_clock_ns();
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         g->changed_ns[w] = g->last_ns;
-        g->cpu_ns[w] = 0; /* another thread */
+        g->cpu_ns[w] = 0; /* the new run has a new thread */
         atomic_store_explicit(&pipe->workers[w].status.thread, 0, memory_order_relaxed);
         expect(pipe, w);
     }
@@ -309,7 +311,8 @@ void sl_pipe_watchdog_ended(struct sl_pipe *pipe) {
     pthread_mutex_unlock(&pipe->watchdog->mutex);
 }
 
-/* True: all have ended. */
+/* Waits until all local workers have ended or it is time to look again. Returns true if all have
+ * ended. */
 static bool await_end(struct sl_pipe_watchdog *g) {
     int64_t until = sl_clock_ns() + look_ns;
     struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};

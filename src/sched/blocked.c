@@ -1,4 +1,4 @@
-/* Deadlock report: the wait-for cycle with worker, action and peer. */
+/* The report of a deadlock: a cycle of workers that wait for each other, with their actions. */
 #include "sched/blocked.h"
 
 #include <stdio.h>
@@ -37,7 +37,8 @@ sl_err sl_sched_report_blocked(const struct sl_sched *sched, const struct sl_blo
     enum { SHOWN = 6 };
     int count = sched->plan->worker_count, best = -1, best_length = 0;
     bool cycle = false;
-    /* Follow every worker; keep the shortest cycle, else the shortest chain to a finished worker. */
+    /* Follows the waits from every worker. Keeps the shortest cycle, else the shortest chain to a
+     * finished worker. */
     int *seen = sl_realloc(NULL, sizeof *seen * (size_t)count);
     for (int i = 0; i < count; i++)
         seen[i] = -1;

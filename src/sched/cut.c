@@ -30,13 +30,15 @@ static const struct sl_action *action_at(const struct sl_sched *sched, int worke
 
 struct play {
     struct sl_ver v;
-    int64_t *at;    /* [worker] actions run so far */
-    int64_t *least; /* [worker] it may not stop before this many: another worker waits for one */
+    int64_t *at; /* [worker] actions run so far */
+    /* [worker] it must run at least this many, because another worker waits for one of them */
+    int64_t *least;
     int32_t version;
 };
 
-/* Not before the step of all its stages; not between a RECOMPUTE and its pass, or a complete gradient
- * and its sum over the replicas; not inside a sum: the others go on with this worker's part. */
+/* May the worker stop here? Not before the step of all its stages. Not between a RECOMPUTE and its
+ * pass, nor between a complete gradient and its sum over the replicas. Not inside a sum: the other
+ * members continue with the part that it has contributed. */
 static bool may_stop(const struct play *p, int worker) {
     const struct sl_ver *v = &p->v;
     bool may = p->at[worker] >= p->least[worker] && !v->entered[worker];
@@ -69,7 +71,7 @@ static sl_err advance(struct play *p, int worker, bool *moved) {
     return SL_OK;
 }
 
-/* A worker that has stopped goes on by an action if another one waits for it. */
+/* Lets one stopped worker run its next action, if another worker waits for it. */
 static bool release_one(struct play *p) {
     int count = p->v.plan->worker_count;
     for (int w = 0; w < count; w++) {
@@ -112,7 +114,7 @@ static sl_err check_steps(const struct play *p) {
     return SL_OK;
 }
 
-/* Plays a schedule that is short enough. */
+/* Plays a schedule that is short enough to be played whole. */
 static sl_err cut_short(const struct sl_sched *sched, int32_t version, int64_t *at) {
     struct play p = {.v = {.plan = sched->plan, .view = *sched}, .version = version};
     int count = sched->plan->worker_count;
@@ -128,8 +130,8 @@ static sl_err cut_short(const struct sl_sched *sched, int32_t version, int64_t *
     return err;
 }
 
-/* Repetitions far from both ends of the period are alike, turned by an iteration each. So the cut is
- * played in a schedule with a few of them. */
+/* Repetitions far from both ends of the period differ only by a shift of one iteration each. So the
+ * cut is found in a schedule with a few of them. */
 sl_err sl_sched_cut(const struct sl_sched *sched, int32_t version, int64_t *at) {
     int32_t around = sched->iters - sched->reps, few = 2 * around + 8;
     struct sl_sched view = sched->reps > few ? sl_sched_shorten(sched, few) : *sched;

@@ -1,4 +1,4 @@
-/* The dependency rule, and the seat of each micro-batch. */
+/* The dependency rule, and the seat that runs each micro-batch. */
 #include "sched/deps.h"
 
 struct sl_need sl_sched_deps_need(const struct sl_stage *stage, enum sl_kind kind) {

@@ -1,10 +1,11 @@
-/* Counts pending steps and delays by walks over the lists of the workers. */
+/* Counts pending steps and delays by walks over the lists of the workers. Formulas for the same
+ * delays are in `claim` of schedules/stream.c and in `delay_of` of sched/policy.c. */
 #include "sched/lag.h"
 
 #include "sched/deps.h"
 
 static int32_t lag_of(const struct sl_sched *flat, int worker) {
-    int32_t known = 0, lag = 0; /* the newest version that some seat of the worker has made */
+    int32_t known = 0, lag = 0; /* known: the newest version that a seat of the worker has made */
     for (int segment = 0; segment < SL_SEGMENT_COUNT; segment++) {
         const struct sl_actions *list = &flat->lists[segment][worker];
         int64_t count = segment == SL_PERIOD && !flat->reps ? 0 : list->count;

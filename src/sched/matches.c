@@ -1,12 +1,12 @@
-/* Which SEND and which RECV of a timeline are one message: a hash by edge, direction and the two
- * micro-batches. */
+/* Finds the SEND and the RECV of a timeline that are one message, with a hash of edge, direction
+ * and the two micro-batches. */
 #include "sched/timeline.h"
 
 #include <stdlib.h>
 
-struct message { /* key.stage unused */
+struct message { /* key.stage is unused */
     uint64_t key, micros;
-    struct sl_moment send, recv; /* lane -1: not seen */
+    struct sl_moment send, recv; /* lane -1: not found yet */
 };
 
 struct sl_matches {
@@ -52,7 +52,8 @@ struct sl_matches *sl_sched_matches_open(const struct sl_timeline *timeline) {
             key_of(a, &key, &micros);
             struct message *m = slot_of(matches, key, micros);
             if (!m->key && a->kind == SL_RECV && (uint64_t)++count * 3 > 2 * room)
-                continue; /* receives without sends: not a timeline of ours; never fill the table */
+                continue; /* many receives without sends: not a timeline that we wrote; stop
+                           * before the table is full */
             if (!m->key)
                 *m = (struct message){key, micros, {-1, 0}, {-1, 0}};
             *(a->kind == SL_SEND ? &m->send : &m->recv) = (struct sl_moment){l, i};

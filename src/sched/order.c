@@ -1,4 +1,4 @@
-/* The order of sums: what a schedule has, and how to restore one worker's. */
+/* The order of sums: which one a schedule has, and how to restore the order of one worker. */
 #include "sched/order.h"
 
 #include "base/vec.h"
@@ -14,8 +14,8 @@ static bool adds(const struct sl_action *a) {
 /* ---- which order ---- */
 
 struct walk {
-    struct sl_sched view; /* as many repetitions as differ */
-    int32_t **last[2];    /* [0: F, 1: gradients][seat][iteration] micro-batch + 1, 0: none */
+    struct sl_sched view; /* the schedule with the fewest repetitions that show every order */
+    int32_t **last[2]; /* [0: F, 1: gradients][seat][iteration] last micro-batch + 1; 0: none yet */
     struct sl_sched_order order;
 };
 
@@ -83,9 +83,10 @@ sl_err sl_sched_order_require(const struct sl_sched *sched) {
 
 /* ---- restoring it ---- */
 
-struct early {            /* gradients of a seat */
-    int64_t next, held;   /* ordinal that is due; gradients that wait */
-    struct sl_action *at; /* [ordinal] W that waits; kind 0: none */
+struct early { /* gradients of a seat that come too early */
+    /* next: ordinal whose gradient is due; held: number of gradients that wait */
+    int64_t next, held;
+    struct sl_action *at; /* [ordinal] the W that waits; kind 0: none */
     bool *inputs;         /* [ordinal] I has been seen */
 };
 
@@ -102,7 +103,8 @@ static void put_held(struct restore *r, struct early *e, int64_t total) {
     }
 }
 
-/* False: a number out of range, or twice, or a W before its I, which must stay a fault. */
+/* Returns false for a number that is out of range or occurs twice, and for a W before its I: these
+ * stay faults that the verifier reports. */
 static bool put(struct restore *r, int worker, const struct sl_action *raw, int32_t rep) {
     struct sl_action a = *raw;
     if (a.stage >= r->flat.plan->stage_count || a.kind > SL_BACKWARD_WEIGHT)

@@ -1,9 +1,9 @@
-/* A schedule as policies see it: numbers of a pass, numbers of a stage. Heights are counted in
- * passes of one replica: with slack there are more of them to an edge, and where stages have other
- * numbers of replicas, fewer or more. */
+/* How policies see a schedule: numbers of a pass, numbers of a stage. Heights are counted in passes
+ * of one replica. Slack adds passes per edge; where neighbours have different numbers of replicas,
+ * an edge counts as fewer or more passes. */
 #include "sched/deps.h"
 
-/* Micro-batches in flight on a stage, over all its replicas. */
+/* Micro-batches in flight from a stage on, over all its replicas. */
 static int64_t flight_of(const struct sl_sched *sched, int stage) {
     const struct sl_stage *s = &sched->plan->stages[stage];
     return s->window + (int64_t)s->height * sched->slack;
@@ -36,10 +36,11 @@ struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
                                    .global_step = sched->global_step};
 }
 
-/* Of the m forwards of a step, those before the last step read an older version. A stage of height h
- * is h backwards behind its forwards, so the sum of the staleness over a step is ceil(h/m) +
- * ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step `late` passes after its gradient adds
- * ceil(late/2) forwards to these. w replicas have m/w of the forwards each. */
+/* Mean staleness of the m forwards of a step. A stage of height h runs its backwards h passes after
+ * its forwards, so forwards that come before the last step read an older version. The sum of the
+ * staleness over a step is ceil(h/m) + ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step that comes
+ * `late` passes after its gradient makes ceil(late/2) more forwards stale. Each of w replicas runs
+ * m/w of the forwards. */
 static double delay_of(const struct sl_sched *sched, int stage) {
     const struct sl_stage *s = &sched->plan->stages[stage];
     int64_t late = sched->global_step ? (sl_sched_step_delay(sched, stage) + 1) / 2 : 0;

@@ -21,7 +21,7 @@ static int message_pool(const struct sl_plan *plan, const struct sl_action *acti
 
 int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,
                           bool send) {
-    if (grad == send) /* at the `to` end: receives activations, sends gradients */
+    if (grad == send) /* the `to` end: receives activations, sends gradients */
         return SL_POOL_EDGES + 2 * edge->to_place + grad;
     return SL_POOL_EDGES + 2 * (plan->stages[edge->from].in_count + edge->from_place) + grad;
 }
@@ -87,7 +87,8 @@ int sl_sched_seat(const struct sl_plan *plan, int stage, int worker) {
     const struct sl_stage *s = &plan->stages[stage];
     if (s->width == 1)
         return s->workers[0] == worker ? s->seat : -1;
-    for (int i = 0; i < plan->worker_seat_count[worker]; i++) /* few */
+    /* a linear search: a worker has few seats */
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++)
         if (plan->seats[plan->worker_seats[worker][i]].stage == stage)
             return plan->worker_seats[worker][i];
     return -1;
@@ -135,9 +136,10 @@ int sl_sched_group_root(const struct sl_plan *plan, int group) {
     return best;
 }
 
-/* The top's last backward is d passes after that of a stage d edges below. Its part of the decision
- * arrives a pass later if F and B take the same time, and half a pass later per edge if B takes
- * longer, because lower stages are then further in time at the same pass. */
+/* Passes of this stage between its last gradient and the step. The sink's last backward is d passes
+ * after that of a stage d edges below; `below` is d. The sink's part of the decision arrives one
+ * pass later if F and B take the same time. If B takes longer, it arrives up to half a pass later
+ * per edge, because at the same pass lower stages are further in time. */
 int sl_sched_step_delay(const struct sl_sched *sched, int stage) {
     int64_t below = sl_sched_half_times_below(sched, stage);
     return (int)(below + 1 + (below + 1) / 2);
@@ -178,7 +180,7 @@ static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int work
     return false;
 }
 
-/* global_step: message places for the gradients of tied parameters. */
+/* Bytes of the message places for gradients of tied parameters, with global_step. */
 static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
     int64_t sum = 0;

@@ -1,5 +1,5 @@
-/* Schedules of expanded plans. Stage s of the folded plan has the shards s*t .. s*t + t-1; so has
- * worker w. */
+/* Schedules of expanded plans. Stage s of the folded plan becomes stages s*t .. s*t + t-1, one per
+ * shard; worker w becomes workers w*t .. w*t + t-1. */
 #include "sched/shards.h"
 
 #include "base/vec.h"
@@ -11,10 +11,10 @@
 struct lane {
     const struct sl_plan *from, *to;
     int shards, shard;
-    int *edges, *ties; /* of the folded plan: those of this shard */
+    int *edges, *ties; /* [edge or tie of the folded plan] its number for this shard */
 };
 
-/* Edges and ties of a shard come in the order of the folded plan. */
+/* Maps edges and ties. Those of a shard have the same order as in the folded plan. */
 static void map_edges(struct lane *l) {
     for (int e = 0, next = 0; e < l->to->edge_count; e++)
         if (l->to->edges[e].from % l->shards == l->shard)
@@ -123,7 +123,7 @@ sl_err sl_sched_expand(struct sl_arena *arena, const struct sl_sched *sched,
 
 static bool is_pass(const struct sl_action *a) { return a->kind <= SL_RECOMPUTE; }
 
-/* The next action of the stage's shard in a list, from *at on. */
+/* Returns the next action of the stage's shard in a list, and moves *at behind it. */
 static const struct sl_action *next_of(const struct sl_actions *list, int stage, int64_t *at) {
     while (*at < list->count) {
         const struct sl_action *a = &list->at[(*at)++];
@@ -147,7 +147,7 @@ static sl_err fail_order(const struct sl_sched *sched, int stage, int first,
                    sched->plan->stages[stage].name, sched->plan->stages[first].name, a, b);
 }
 
-/* Shards of a replica: the passes of all stages of both workers in the same order. */
+/* Checks two shards of a replica: their workers run the passes of all stages in the same order. */
 static sl_err check_workers(const struct sl_sched *sched, int stage, int first, int replica) {
     const struct sl_plan *plan = sched->plan;
     int here = plan->stages[stage].workers[replica], there = plan->stages[first].workers[replica];
@@ -165,8 +165,9 @@ static sl_err check_workers(const struct sl_sched *sched, int stage, int first, 
     return SL_OK;
 }
 
-/* The order of passes of different stages on a worker: shard k of every stage is on the worker that
- * follows that of shard 0 in the same way, and both interleave their stages alike. */
+/* Checks the order of passes of different stages on a worker. For every stage, the worker of shard
+ * k follows the worker of shard 0 at the same distance, and both interleave their stages in the
+ * same order. */
 static sl_err check_interleaving(const struct sl_sched *sched, int here, int there, int shift) {
     for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
         const struct sl_actions *a = &sched->lists[seg][here], *b = &sched->lists[seg][there];

@@ -1,4 +1,4 @@
-/* How many micro-batches hold a slot at once, by one walk over a seat's passes. */
+/* Counts how many micro-batches hold a slot at once, by one walk over the passes of a seat. */
 #include "sched/slots.h"
 
 #include "sched/deps.h"
@@ -11,7 +11,7 @@ int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
     const struct sl_sched flat = sl_sched_flat(sched);
     const struct sl_seat *at = &flat.plan->seats[seat];
     int64_t total = sl_sched_total(&flat, at->stage), low = 0, high = -1, max = 0;
-    bool alone = flat.rule == SL_RULE_FORWARD || /* F has no backward pass */
+    bool alone = flat.rule == SL_RULE_FORWARD || /* the stage has no backward pass */
                  flat.plan->stages[at->stage].passes == SL_STAGE_FORWARD;
     bool *done = sl_realloc(NULL, (size_t)total + 1);
     memset(done, 0, (size_t)total + 1);

@@ -58,7 +58,7 @@ static sl_err take_stage(struct reader *r, int *out) {
     struct sl_pos pos = r->lex->tok.pos;
     struct sl_str name;
     SL_TRY(sl_lex_take_name(r->lex, "the name of a stage", &name));
-    /* stages of a worker are few, and most lines are about them */
+    /* try the stages of the current worker first: they are few, and most lines are about them */
     const struct sl_plan *plan = r->sched->plan;
     for (int i = 0; r->worker >= 0 && i < plan->worker_seat_count[r->worker]; i++) {
         int stage = plan->seats[plan->worker_seats[r->worker][i]].stage;

@@ -1,4 +1,4 @@
-/* Writing .sched; text.c shows the format. */
+/* Writes .sched texts; text.c shows the format. */
 #include "plan/text.h"
 #include "sched/deps.h"
 

@@ -3,11 +3,11 @@
  *     prologue | period 0 | period 1 | epilogue        what is played
  *              S0         S1         S2
  *
- * Each segment is played until every worker is at its end; nothing may be needed from beyond. When
- * there are more than two repetitions, S2 must be S1 turned by one iteration (micro-batches and
- * versions shifted, slots turned). Actions commute with turning, so S3, S4, ... follow, and the
- * epilogue finds the state that it was played from. docs/design has the page.
- */
+ * Each segment is played until every worker is at its end; no action may need one of a later
+ * segment. When there are more than two repetitions, S2 must be S1 turned by one iteration
+ * (micro-batches and versions shifted, slots turned). Actions commute with turning, so S3, S4,
+ * ... follow, and the epilogue starts from the same state in a run of any length
+ * (docs/design/0004-actions-versions-period.md). */
 #include "sched/verify.h"
 
 #include "sched/shards.h"
@@ -90,7 +90,7 @@ static sl_err run_worker(struct sl_ver *v, int worker) {
     return SL_OK;
 }
 
-/* Rarely: reading the clock costs as much as an action. */
+/* Reports progress, but rarely: reading the clock costs as much as an action. */
 static void tell(struct sl_ver *v, int64_t more) {
     enum { EVERY = 1 << 16 };
     v->played += more;
@@ -116,7 +116,7 @@ static sl_err run_segment(struct sl_ver *v, int segment, int32_t rep) {
         int64_t before = v->at[w];
         SL_TRY(run_worker(v, w));
         tell(v, v->at[w] - before);
-        if (i > 1 << 16 && i * 2 > v->ready.count) { /* forget what is done */
+        if (i > 1 << 16 && i * 2 > v->ready.count) { /* drops the workers that have been visited */
             memmove(v->ready.at, v->ready.at + i + 1,
                     sizeof *v->ready.at * (size_t)(v->ready.count - i - 1));
             v->ready.count -= i + 1;
@@ -192,7 +192,8 @@ uint8_t sl_sched_verify_all(const struct sl_ver *v, int stage) {
     return SL_DONE_F | SL_DONE_I | SL_DONE_W | (s->recompute ? SL_DONE_RECOMPUTE : 0);
 }
 
-/* Check before allocating for announced numbers: every micro-batch has two passes, or F alone. */
+/* Checks the announced numbers before memory is allocated for them: every micro-batch needs at
+ * least two passes, or F alone. */
 static sl_err check_sizes(const struct sl_ver *v) {
     int64_t want = 0, have = 0;
     for (int s = 0; s < v->plan->stage_count; s++)

@@ -18,34 +18,34 @@
 
 enum { SL_DONE_F = 1, SL_DONE_RECOMPUTE = 2, SL_DONE_I = 4, SL_DONE_W = 8 };
 
-/* A message buffer: the input of one micro-batch over one edge, or its output. */
+/* A message buffer for one micro-batch on one edge: an input or an output of a pass. */
 struct sl_buffer {
     int32_t micro;  /* -1: free */
-    int32_t got;    /* inputs: pieces arrived. outputs: pieces not sent yet */
-    int32_t posted; /* inputs: pieces posted or arrived */
+    int32_t got;    /* inputs: pieces that have arrived; outputs: pieces that are not sent yet */
+    int32_t posted; /* inputs: pieces that are posted or have arrived */
 };
 
 struct sl_ver_weights {
-    int32_t version; /* -1: nothing */
+    int32_t version; /* -1: the slot is empty */
     uint8_t ahead;
 };
 
 struct sl_gradient {
-    int32_t iter;    /* -1: empty */
-    int32_t count;   /* micro-batches in it */
-    int32_t reduced; /* groups it has gone into */
+    int32_t iter;    /* iteration; -1: empty */
+    int32_t count;   /* micro-batches that it contains */
+    int32_t reduced; /* groups that have summed it */
 };
 
 struct sl_ver_seat {
-    int32_t newest;                 /* version = number of STEPs */
+    int32_t newest;                 /* newest version = number of STEPs so far */
     int32_t *stash, *kept;          /* [slot] micro-batch, -1: free */
-    int32_t full;                   /* RECOMPUTE's slot */
-    struct sl_ver_weights *weights; /* [slot] true ones, then predicted */
+    int32_t full;                   /* micro-batch in RECOMPUTE's slot */
+    struct sl_ver_weights *weights; /* [slot] weight versions, then predicted weights */
     struct sl_gradient *grads;      /* [slot] */
     struct sl_buffer **buffers;     /* [pool - SL_POOL_EDGES][slot] */
     struct {
-        int32_t iter, version; /* iter -1: none yet */
-    } bell[2];                 /* bellwethers of forwards and backwards */
+        int32_t iter, version; /* iter -1: no bellwether yet */
+    } bell[2];                 /* bellwethers of forwards [0] and backwards [1] */
 };
 
 struct sl_posting {
@@ -54,78 +54,85 @@ struct sl_posting {
     uint8_t flags;
 };
 
-struct sl_ver_channel { /* from one worker to another, in order */
+struct sl_ver_channel { /* messages from one worker to another, in order */
     int from, to;
-    SL_VEC(struct sl_posting) posted; /* receives without their send: [head, count) */
+    SL_VEC(struct sl_posting) posted; /* receives that wait for their send: [head, count) */
     int64_t head;
 };
 
 struct sl_meeting {
-    int32_t version; /* complete up to this one */
-    int arrived;     /* for the next */
+    int32_t version; /* all members have joined for versions up to this one */
+    int arrived;     /* members that have joined for the next version */
 };
 
 struct sl_ver {
     struct sl_arena arena;
-    const struct sl_sched_watch *watch; /* NULL: none */
-    int64_t played, told, all;          /* actions */
+    const struct sl_sched_watch *watch; /* NULL: no progress reports */
+    int64_t played, told, all;          /* actions: played so far, reported last, all */
     const struct sl_plan *plan;
-    struct sl_sched view; /* with as many repetitions as are played */
+    struct sl_sched view; /* the schedule with as many repetitions as are played */
     struct sl_ver_seat *seats;
-    uint8_t **done;              /* [stage][micro] */
-    int32_t **versions;          /* [stage][micro] of the forward + 1; rules STASH, VSYNC */
-    int entry;                   /* VSYNC */
+    uint8_t **done;     /* [stage][micro] bits of the passes that have run */
+    int32_t **versions; /* [stage][micro] version of the forward + 1; under rules stash and vsync */
+    int entry;          /* entry stage, under rule vsync */
     struct sl_meeting *meetings; /* [group] */
-    int32_t **joined; /* [seat][i] version contributed to its i-th group; last: decision */
-    int32_t **given;  /* global_step: [group][version] parts */
+    /* [seat][i] version for which it joined its i-th group; the last one is the decision */
+    int32_t **joined;
+    int32_t **given; /* global_step: [group][version] parts that have been contributed */
     SL_VEC(struct sl_ver_channel) channels;
-    int *first_channel; /* [worker] channels it receives on, linked */
+    /* [worker] first channel that it receives on; next_channel links the others */
+    int *first_channel;
     SL_VEC(int) next_channel;
-    int64_t *at;            /* [worker] */
-    bool *queued, *entered; /* entered: contributed to the barrier it waits at */
+    int64_t *at;            /* [worker] position in its list */
+    bool *queued, *entered; /* entered: the worker has joined the group that it waits for */
     SL_VEC(int) ready;
     struct sl_blocked *waits;
     int segment;
     int32_t rep;
 };
 
-/* One action of a worker. *go = false: it waits (waits[worker] says for whom). */
+/* One action of a worker that is tried. *go = false: it must wait, and waits[worker] says for
+ * whom. */
 struct sl_turn {
     int worker, seat;
     struct sl_action a;
     bool go;
 };
 
-/* verify.c: the machine before the first action; it needs plan and view. Then single actions, whose
- * segment, repetition and place the caller has set. *went false: the worker waits. */
+/* verify.c. open: the machine before the first action; the caller sets `plan` and `view` first.
+ * action: runs one action; the caller sets its segment, repetition and position first. *went false:
+ * the worker waits. */
 void sl_sched_verify_open(struct sl_ver *v);
 void sl_sched_verify_close(struct sl_ver *v);
 sl_err sl_sched_verify_action(struct sl_ver *v, int worker, const struct sl_action *action,
                               bool *went);
 
-/* Bits of sl_ver.done when all passes of a micro-batch have run. B of a frozen stage counts as I and
- * W. */
+/* The value of sl_ver.done when all passes of a micro-batch have run. B of a frozen stage counts as
+ * I and W. */
 uint8_t sl_sched_verify_all(const struct sl_ver *v, int stage);
 sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t);
-sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */
+/* runs REDUCE, STEP and PREDICT */
+sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
 sl_err sl_sched_verify_replicas_first(const struct sl_ver *v, const struct sl_turn *t);
 int sl_sched_verify_group_index(const struct sl_plan *plan, int stage,
-                                int group); /* -1: not in it */
-/* verify_global_step.c: REDUCE, and the waits of STEP. */
+                                int group); /* -1: the stage is not in the group */
+/* verify_global_step.c. Runs REDUCE, and checks whether a STEP must wait. */
 void sl_sched_verify_global_step_open(struct sl_ver *v);
 sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_global_step_ready(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_send(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_recv(struct sl_ver *v, struct sl_turn *t);
 
-/* The buffer that holds an input of a micro-batch, or NULL. */
+/* Returns the buffer that holds an input of a micro-batch, or NULL. */
 struct sl_buffer *sl_sched_verify_input(struct sl_ver *v, int seat, int pool, int32_t micro);
-/* Put a piece of `total` for `micro` into an input buffer: posted or handed over. */
+/* Puts a piece of micro-batch `micro` into an input buffer: a posted receive, or an output of the
+ * same worker. */
 sl_err sl_sched_verify_fill(struct sl_ver *v, const struct sl_turn *t, int seat, int pool,
                             int32_t slot, int32_t micro);
 
-/* verify_border.c: the state at a border, and whether the state now is that one turned by one. */
+/* verify_border.c. snapshot: the state at a border of repetitions. recurs: is the state now the
+ * same, turned by one iteration? */
 struct sl_border;
 struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v);
 sl_err sl_sched_verify_recurs(struct sl_ver *v, const struct sl_border *before);

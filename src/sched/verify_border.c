@@ -1,4 +1,5 @@
-/* Recurrence: the state after the last played period is the state before it, turned by one. */
+/* Recurrence: checks that the state after the last played period is the state before it, turned by
+ * one iteration. */
 #include "sched/verify.h"
 
 #include <string.h>
@@ -83,7 +84,7 @@ static bool same_weights(const struct sl_ver_weights *before, const struct sl_ve
                          const struct sl_slot_pool *pool) {
     for (int32_t i = 0; i < pool->count; i++) {
         struct sl_ver_weights now = after[turned(i, pool)];
-        /* a slot that nothing was ever put into may have been filled since */
+        /* a slot that was empty may have been filled since */
         if (before[i].version >= 0 &&
             (now.version != before[i].version + 1 || now.ahead != before[i].ahead))
             return false;
@@ -134,7 +135,8 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
     for (int i = 0; v->view.global_step; i++) {
         if (v->joined[seat][i] != b->joined[seat][i] + 1)
             return no(v, stage, "parts of sums");
-        if (sl_sched_group_of(v->plan, stage, i) < 0) /* that was the decision */
+        /* group -1: the previous entry was the decision */
+        if (sl_sched_group_of(v->plan, stage, i) < 0)
             break;
     }
     for (int d = 0; d < 2; d++)
@@ -150,7 +152,7 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
     return SL_OK;
 }
 
-/* What has run, and the versions of what is in flight. */
+/* Compares the passes that have run and the versions of micro-batches in flight. */
 static sl_err recurs_stage(const struct sl_ver *v, const struct sl_border *b, int stage) {
     int64_t total = sl_sched_total(&v->view, stage), shift = v->view.micros[stage];
     uint8_t all = sl_sched_verify_all(v, stage);

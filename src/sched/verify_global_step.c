@@ -1,5 +1,5 @@
-/* global_step in the proof: every part is contributed once, the decision only after its inputs, and a
- * step waits for all parts. */
+/* global_step in the proof: every part is contributed once, the decision comes after its inputs,
+ * and a step waits for all parts. */
 #include "sched/verify.h"
 
 void sl_sched_verify_global_step_open(struct sl_ver *v) {
@@ -14,7 +14,7 @@ static int group_size(const struct sl_ver *v, int group) {
                                                      : sl_sched_group_size(v->plan, group);
 }
 
-/* Index of a group among those of a stage; the decision is last. */
+/* Index of a group among the groups of a stage; the decision is the last one. */
 static int place_of(const struct sl_ver *v, int stage, int group) {
     int last = 0;
     if (group != sl_sched_decision_group(v->plan))
@@ -26,7 +26,7 @@ static int place_of(const struct sl_ver *v, int stage, int group) {
     return last;
 }
 
-/* A worker that has not contributed its part for this version. */
+/* Returns a worker that has not contributed its part for this version. */
 static int who_misses(const struct sl_ver *v, int group, int32_t version) {
     for (int i = 0; i < v->plan->seat_count; i++) {
         int place = place_of(v, v->plan->seats[i].stage, group);
@@ -42,7 +42,8 @@ static bool is_complete(const struct sl_ver *v, int group, int32_t version) {
     return v->given[group][version] == group_size(v, group);
 }
 
-/* The decision uses sums: the root of a group needs its sum first. */
+/* Checks that a stage contributes to the decision only after the sums of the groups whose root it
+ * is. */
 static sl_err check_verdict(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     for (int i = 0, g; (g = sl_sched_group_of(v->plan, a->stage, i)) >= 0; i++) {

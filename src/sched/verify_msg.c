@@ -1,8 +1,8 @@
 /* SEND and RECV in the proof: in-order channels without buffering, and message buffers.
  *
  *     RECV  takes a free slot (or the one that already holds other pieces of the same micro-batch)
- *     SEND  waits until the channel's oldest posting is there, which must be its own, then delivers
- */
+ *     SEND  waits until the channel has a posted receive; the oldest one must match; then
+ *       delivers */
 #include "sched/verify.h"
 
 static struct sl_ver_channel *channel_of(struct sl_ver *v, int from, int to) {
@@ -16,7 +16,7 @@ static struct sl_ver_channel *channel_of(struct sl_ver *v, int from, int to) {
     return &v->channels.at[v->channels.count - 1];
 }
 
-/* Is this message one that the dependency rule knows, between these two workers? */
+/* Does the dependency rule have this message between these two workers? */
 static sl_err check_message(struct sl_ver *v, const struct sl_turn *t) {
     const struct sl_plan *plan = v->plan;
     const struct sl_action *a = &t->a;

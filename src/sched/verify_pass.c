@@ -1,11 +1,11 @@
 /* Passes and weights in the proof: versions by rule, slots never overwritten while live, every
- * gradient exactly once into exactly one step. Their order: order.c. */
+ * gradient is added exactly once, to exactly one step. order.c checks the order of gradients. */
 #include "sched/verify.h"
 
 /* --- inputs and outputs over edges --- */
 
-/* Have all pieces for this pass arrived over this edge? Local ones must have, remote ones are waited
- * for. Frees the buffer if `take`. */
+/* Have all pieces for this pass arrived over this edge? Pieces from the same worker must have
+ * arrived; for others the worker waits. Frees the buffer if `take`. */
 static sl_err read_edge(struct sl_ver *v, struct sl_turn *t, int edge_number, bool grad) {
     const struct sl_edge *edge = &v->plan->edges[edge_number];
     int other = grad ? edge->to : edge->from;
@@ -58,7 +58,8 @@ static sl_err read_inputs(struct sl_ver *v, struct sl_turn *t, bool take) {
     return SL_OK;
 }
 
-/* Fill the output buffer for remote readers, the reader's buffer for local ones. */
+/* Fills the output buffer for readers on other workers, and the reader's buffer for readers on this
+ * one. */
 static sl_err write_edge(struct sl_ver *v, struct sl_turn *t, const struct sl_edge *edge,
                          bool grad) {
     int other = grad ? edge->from : edge->to,
@@ -109,7 +110,8 @@ static sl_err write_outputs(struct sl_ver *v, struct sl_turn *t) {
 
 /* --- versions --- */
 
-/* The bellwether's version: the newest at the first pass of the iteration in this direction. */
+/* Returns the bellwether's version: the one that was newest at the first pass of the iteration in
+ * this direction. */
 static int32_t bell_version(struct sl_ver *v, const struct sl_turn *t) {
     struct sl_ver_seat *s = &v->seats[t->seat];
     int32_t iter = t->a.micro / v->view.micros[t->a.stage];
@@ -148,7 +150,8 @@ static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
     if (fixed && (a->kind != SL_FORWARD || (v->view.rule == SL_RULE_VSYNC && *fixed)))
         expected = *fixed - 1;
     else if (v->view.rule == SL_RULE_VSYNC && a->stage != v->entry)
-        expected = a->version; /* the entry will have to agree */
+        expected = a->version; /* the entry must read the same version; checked when the entry
+                                * runs */
     if (v->view.rule == SL_RULE_VSYNC && a->stage == v->entry && a->kind == SL_FORWARD &&
         a->version != newest)
         expected = newest;
@@ -253,7 +256,7 @@ static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
     case SL_FORWARD:
         SL_TRY(take_slot(v, t, s->stash, SL_POOL_STASH, a->slot));
         if (sl_sched_verify_all(v, a->stage) == SL_DONE_F)
-            s->stash[a->slot] = -1; /* no backward pass will read it */
+            s->stash[a->slot] = -1; /* there is no backward pass to read it */
         return SL_OK;
     case SL_BACKWARD_WEIGHT:
         SL_TRY(has_slot(v, t, s->kept, SL_POOL_KEPT, a->slot2));
@@ -300,7 +303,8 @@ sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t) {
         return SL_OK;
     SL_TRY(check_version(v, t));
     SL_TRY(use_slots(v, t));
-    SL_TRY(write_outputs(v, t)); /* before the inputs are freed: a pass reads while it writes */
+    /* outputs first, because a pass writes them while its inputs are still live */
+    SL_TRY(write_outputs(v, t));
     SL_TRY(read_inputs(v, t, true));
     v->done[t->a.stage][t->a.micro] |= makes[t->a.kind];
     return SL_OK;
@@ -341,7 +345,7 @@ int sl_sched_verify_group_index(const struct sl_plan *plan, int stage, int group
     return -1;
 }
 
-/* Are there seats of this worker whose part in the group is still to come? */
+/* Does another seat of this worker still have to contribute to the group? */
 static bool more_to_come(const struct sl_ver *v, const struct sl_turn *t) {
     const struct sl_plan *plan = v->plan;
     for (int i = 0; i < plan->worker_seat_count[t->worker]; i++) {
@@ -400,7 +404,8 @@ static sl_err reduce(struct sl_ver *v, struct sl_turn *t) {
             meeting->arrived = 0;
             meeting->version = a->version;
         }
-        for (int i = 0; i < v->plan->worker_count; i++) /* whoever stands in this meeting */
+        /* wakes the other workers that wait in this group */
+        for (int i = 0; i < v->plan->worker_count; i++)
             if (v->entered[i] && i != t->worker)
                 sl_sched_verify_wake(v, i);
     }

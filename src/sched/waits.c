@@ -24,7 +24,7 @@ static bool is_member(const struct sl_plan *plan, int group, int worker) {
     return false;
 }
 
-/* The first member that has not arrived. */
+/* Returns the first member of the group that has not arrived. */
 static int missing_of(const struct sl_plan *plan, const struct sl_work *all, int worker) {
     int group = all[worker].of;
     for (int v = 0; v < plan->worker_count; v++) {
@@ -42,7 +42,7 @@ int sl_sched_waits_next(const struct sl_plan *plan, const struct sl_work *all, i
     return w->wait == SL_WAIT_GROUP ? missing_of(plan, all, worker) : w->peer;
 }
 
-/* Steps from `worker` to `last`, -1: the chain does not lead there. */
+/* Number of waits from `worker` to `last`; -1: the chain does not lead there. */
 static int distance(const struct sl_plan *plan, const struct sl_work *all, int worker, int last) {
     for (int steps = 0; steps <= plan->worker_count; steps++) {
         if (worker == last)

@@ -10,7 +10,7 @@ struct sl_sched_watch {
     void *ctx;
 };
 
-/* sl_sched_verify; watch NULL: no reports. */
+/* Like sl_sched_verify, with progress reports. watch NULL: no reports. */
 SL_MUST_CHECK sl_err sl_sched_verify_watched(const struct sl_sched *sched,
                                              const struct sl_sched_watch *watch);
 

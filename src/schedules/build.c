@@ -1,4 +1,4 @@
-/* From a row to a program: numbers, passes, lowering, proof. */
+/* From a row to a program: sets the numbers, generates passes, lowers and verifies. */
 #include "sched/shards.h"
 #include "schedules/gen.h"
 
@@ -54,7 +54,8 @@ static bool has_times(const struct sl_plan *plan) {
     return true;
 }
 
-/* Passes that the stage does not have take no time; B of a frozen stage is I. */
+/* Sets the durations of passes that the stage does not have to 0. B of a frozen stage takes the
+ * time of I. */
 static void drop_durations(const struct sl_stage *stage, int64_t dur[SL_KIND_COUNT]) {
     if (stage->passes == SL_STAGE_TRAINS)
         return;
@@ -127,13 +128,13 @@ static sl_err generate_last(struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->stage_count; i++)
         micros[i] = sl_sched_micros(gen->sched, i, gen->sched->iters - 1);
     struct sl_gen last = *gen;
-    struct sl_sched view = *gen->sched; /* is the short iteration in the row's domain? */
+    struct sl_sched view = *gen->sched; /* checks whether the row can make the short iteration */
     const struct sl_schedule fallback = {.name = gen->row->name,
                                          .window = sl_schedules_row_graph.window,
                                          .iteration = sl_schedules_row_graph.iteration};
     view.micros = micros;
     last.sched = &view;
-    if (last.row->check(&last) != SL_OK) /* else plain 1F1B on the same placement */
+    if (last.row->check(&last) != SL_OK) /* if it cannot, plain 1F1B on the same placement */
         last.row = &fallback;
     last.sched = gen->sched;
     last.micros = micros;
@@ -186,7 +187,8 @@ sl_err sl_schedules_row_claim(struct sl_arena *arena, const struct sl_plan *plan
     return SL_OK;
 }
 
-/* All shards of a worker run the actions of one worker of the folded plan. */
+/* Builds the schedule of an expanded plan: all shards of a worker run the actions of one worker of
+ * the folded plan. */
 static sl_err build_expanded(struct sl_arena *arena, const struct sl_plan *plan,
                              const struct sl_schedule_opts *opts, const struct sl_sched **out) {
     struct sl_arena scratch = {0};
@@ -212,7 +214,7 @@ sl_err sl_schedules_build(struct sl_arena *arena, const struct sl_plan *plan,
     SL_TRY_OUT(sl_schedules_generate(&scratch, plan, opts, &passes));
     SL_TRY_OUT(
         sl_schedules_given_explain(opts->row, plan, sl_lower_passes(arena, passes, &lowered)));
-    /* what the result still points to in the scratch arena */
+    /* copies what the result still points to in the scratch arena */
     lowered->micros =
         sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
     lowered->dur_ns =

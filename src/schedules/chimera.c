@@ -12,9 +12,8 @@
  * come first because they are shorter and the windows limit them; a delayed forward delays all
  * later workers. With backwards first the directions get out of phase, and every unit adds a gap.
  *
- * Bubble with B >= F: (p-2) B for m = p and for even m >= 2p; tests/unit/sim/test_exact.c has the
- * rest. Never more than that of 1f1b.
- */
+ * With B >= F the bubble is (p-2) B for m = p and for even m >= 2p; tests/unit/sim/test_exact.c
+ * has the other cases. It is never larger than that of 1f1b. */
 #include "schedules/gen.h"
 
 static sl_err check(const struct sl_gen *gen) {
@@ -23,7 +22,7 @@ static sl_err check(const struct sl_gen *gen) {
 
 struct state {
     struct sl_gen *gen;
-    int32_t (*next)[2]; /* [seat] next F, next B, in micro-batches of this seat */
+    int32_t (*next)[2]; /* [seat] next F and next B, as micro-batch numbers of this seat */
 };
 
 static int candidates(void *ctx, int seat, struct sl_offer out[4]) {

@@ -59,7 +59,7 @@ void sl_schedules_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int
 static int head(void *ctx, int seat, struct sl_offer out[4]) {
     const struct sl_gen *gen = ctx;
     const struct sl_passes *seq = &gen->seats[seat];
-    int64_t taken = seq->vec.room; /* the simulation uses `room` as a cursor */
+    int64_t taken = seq->vec.room; /* the simulation uses `room` as a cursor into the sequence */
     if (taken >= seq->vec.count)
         return 0;
     out[0].pass = seq->vec.at[taken];
@@ -102,7 +102,7 @@ sl_err sl_schedules_gen_merge(struct sl_gen *gen) {
             struct sl_passes *from = &gen->seats[gen->plan->worker_seats[i][0]];
             struct sl_passes *to = &gen->workers[i];
             struct sl_passes was = *to;
-            *to = *from; /* move, not copy: there may be millions */
+            *to = *from; /* moves the list instead of copying it: there may be millions of passes */
             *from = was;
             from->vec.count = 0;
         }
@@ -149,7 +149,8 @@ int sl_schedules_gen_depth(const struct sl_plan *plan, enum sl_layout layout) {
     return pipelines && plan->worker_count > pipelines ? plan->worker_count / pipelines : 1;
 }
 
-/* The worker that a replica shares with an earlier stage, or with the other pipeline of a pair. */
+/* Returns the worker that a replica shares with an earlier stage, or with the other pipeline of a
+ * pair. */
 static int shared_worker(const struct sl_plan *plan, enum sl_layout layout, int stage,
                          int replica) {
     int n = plan->stage_count, p = sl_schedules_gen_depth(plan, layout);
@@ -159,7 +160,8 @@ static int shared_worker(const struct sl_plan *plan, enum sl_layout layout, int 
     return plan->stages[base].workers[replica];
 }
 
-/* If all workers then have as many stages, those of the first p stages are distinct. */
+/* Checks the placement. If every worker has the same number of stages, the workers of the first p
+ * stages are distinct. */
 static sl_err check_places(const struct sl_gen *gen, enum sl_layout layout) {
     const struct sl_plan *plan = gen->plan;
     SL_ASSERT(plan->worker_count > 0);

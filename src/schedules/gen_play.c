@@ -14,8 +14,8 @@ struct event {
 struct play {
     struct sl_play *ask;
     const struct sl_plan *plan;
-    struct sl_sched view; /* one iteration, for the dependency rule */
-    int64_t **end[2];     /* [0: F, 1: B or I][stage][micro] end time, INT64_MAX = not yet */
+    struct sl_sched view; /* one iteration, on which the dependency rule is evaluated */
+    int64_t **end[2];     /* [0: F, 1: B or I][stage][micro] end time; INT64_MAX: not yet */
     int64_t *free_at;     /* [worker] */
     SL_VEC(struct event) heap;
     SL_VEC(int) looks; /* workers to visit now */
@@ -54,7 +54,7 @@ static struct event pop(struct play *p) {
     return top;
 }
 
-/* Latest end of the passes that feed `micro` of `stage` over an edge. */
+/* Returns the latest end of the passes that feed `micro` of `stage` over an edge. */
 static int64_t edge_ready(const struct play *p, int stage, int32_t micro, int other, bool grad) {
     struct sl_micro_range range = sl_sched_deps_overlap(&p->view, stage, micro, other);
     int64_t ready = 0;
@@ -81,7 +81,7 @@ static int64_t ready_at(const struct play *p, const struct sl_action *pass) {
     return ready;
 }
 
-/* Wake the workers that read the output of this pass. */
+/* Wakes the workers that read the output of this pass. */
 static void wake_readers(struct play *p, const struct sl_action *pass, int64_t time) {
     const struct sl_stage *stage = &p->plan->stages[pass->stage];
     bool forward = pass->kind == SL_FORWARD;

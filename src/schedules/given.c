@@ -1,4 +1,4 @@
-/* Rows from files. */
+/* Schedules from files as rows. */
 #include "schedules/given.h"
 
 #include "sched/order.h"
@@ -8,7 +8,7 @@
 
 static bool is_pass(const struct sl_action *a) { return a->kind <= SL_BACKWARD_WEIGHT; }
 
-/* ---- the domain: plans of this shape ---- */
+/* ---- the domain: plans of the same shape as the file's ---- */
 
 static sl_err check_stage(const struct sl_gen *gen, int s) {
     const struct sl_sched *given = gen->row->own;
@@ -56,7 +56,7 @@ static sl_err check(const struct sl_gen *gen) {
 
 /* ---- segments ---- */
 
-/* Passes of the first `iters` iterations, as they come in repetition `rep`. */
+/* Puts the passes of the first `iters` iterations, with their numbers in repetition `rep`. */
 static void put_until(struct sl_gen *gen, int worker, int segment, int32_t rep, int64_t iters) {
     const struct sl_sched *given = gen->row->own;
     const struct sl_actions *list = &given->lists[segment][worker];
@@ -74,8 +74,8 @@ static void take_list(struct sl_gen *gen, int worker) {
     list->at = SL_VEC_FREEZE(&gen->workers[worker].vec, gen->arena);
 }
 
-/* Everything into the prologue. After as many repetitions as iterations are wanted, the epilogue
- * completes them. */
+/* Puts all passes into the prologue. With as many repetitions as iterations are wanted, the
+ * epilogue completes these iterations. */
 static void cut_short(struct sl_gen *gen) {
     const struct sl_sched *given = gen->row->own;
     int32_t reps = given->reps ? (int32_t)gen->iters : 0;
@@ -88,8 +88,8 @@ static void cut_short(struct sl_gen *gen) {
     }
 }
 
-/* Repetitions that belong to the prologue: with one decision for all stages the first steps come
- * later than in the file (as in stream.c). */
+/* Number of repetitions that move into the prologue. With one decision for all stages the first
+ * steps come later than in the file (as in stream.c). */
 static int32_t extra_lead(const struct sl_gen *gen) {
     const struct sl_sched *given = gen->row->own;
     int late = 0;
@@ -104,7 +104,7 @@ static int32_t extra_lead(const struct sl_gen *gen) {
     return 1 + late / (2 * fewest);
 }
 
-/* The list `rep` repetitions later. */
+/* Returns the list as it is `rep` repetitions later. */
 static struct sl_actions later(struct sl_gen *gen, int segment, int worker, int32_t rep) {
     const struct sl_sched *given = gen->row->own;
     const struct sl_actions *list = &given->lists[segment][worker];
@@ -148,7 +148,7 @@ static struct sl_actions keep_passes(struct sl_arena *arena, const struct sl_act
     return out;
 }
 
-/* One iteration outside a period becomes the period. */
+/* Turns a schedule of one iteration without a period into one whose period is this iteration. */
 static void make_period(struct sl_arena *arena, struct sl_sched *s) {
     if (s->reps || s->iters != 1)
         return;
@@ -165,7 +165,7 @@ static void make_period(struct sl_arena *arena, struct sl_sched *s) {
     s->reps = 1;
 }
 
-/* A run has no workers without a stage. */
+/* Removes workers without a stage, because a run has none. */
 static sl_err drop_idle_workers(struct sl_arena *arena, struct sl_sched *s) {
     const struct sl_plan *plan = s->plan;
     struct sl_plan busy = *plan;
@@ -268,8 +268,9 @@ sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl
     return err;
 }
 
-/* Samples of an iteration: those of the file if all micro-batches grow alike; with one size as many
- * as make whole micro-batches. */
+/* Returns the samples of an iteration. If the micro-batch sizes of all stages grow by the same
+ * factor, so do the samples of the file; with one size, as many samples as give whole
+ * micro-batches. */
 static int64_t samples_on(const struct sl_sched *given, const struct sl_plan *plan) {
     int64_t times = plan->stages[0].micro_size / given->plan->stages[0].micro_size;
     bool alike = true;

@@ -5,26 +5,27 @@
  *     n > k    the same, with n - k repetitions
  *     n <= k   the passes of its first n iterations, in the same order
  *
- * A synchronous file of one iteration repeats it. Lowering makes the messages and steps anew.
- */
+ * A synchronous file of one iteration is repeated. Lowering generates new messages and steps. */
 #ifndef SL_SCHEDULES_GIVEN_H
 #define SL_SCHEDULES_GIVEN_H
 
 #include "schedules/schedule.h"
 
-/* A row with the passes of `file`, which may be lowered, without its idle workers. It points to the
- * plan and the name of `file`. SL_ERR_REFUSED if the last iteration is shorter than the others. */
+/* Makes a row with the passes of `file`, which may be lowered; its idle workers are dropped. The
+ * row points to the plan and the name of `file`. SL_ERR_REFUSED if the last iteration is shorter
+ * than the others. */
 SL_MUST_CHECK sl_err sl_schedules_given_row(struct sl_arena *arena, const struct sl_sched *file,
                                             const struct sl_schedule **out);
-/* The passes of such a row; NULL for a row of the registry, and for NULL. */
+/* Returns the passes of such a row; NULL for a row of the registry and for NULL. */
 const struct sl_sched *sl_schedules_given_passes(const struct sl_schedule *row);
-/* Do its stages have several micro-batch sizes? */
+/* Do the stages of the file have several micro-batch sizes? */
 bool sl_schedules_given_has_sizes(const struct sl_sched *given);
-/* What lowering says about such passes on `plan`, and which edge of the plan the file does not have:
- * it may have been written for other stages. Returns `err`. */
+/* Adds to the error of lowering which edge of the plan the file lacks: the file may have been
+ * written for other stages. Returns `err`. */
 sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl_plan *plan,
                                   sl_err err);
-/* The same passes as a schedule of `plan`, for a file (sl_sched_write). The row takes the plan. */
+/* Returns the same passes as a schedule of `plan`, for a file (sl_sched_write). The row takes over
+ * the plan. */
 struct sl_sched sl_schedules_given_on(const struct sl_schedule *row, const struct sl_plan *plan);
 
 #endif

@@ -2,9 +2,8 @@
  * worker, stage c*p + r on worker r.
  *
  * Virtual micro-batch x of a worker is micro-batch (x / pv) p + x mod p of chunk (x mod pv) / p;
- * the backward takes chunks from the last. Worker r runs 2(p-r-1) + (v-1)p forwards, then
- * alternates.
- */
+ * the backward takes the last chunk first. Worker r runs 2(p-r-1) + (v-1)p forwards, then
+ * alternates backwards and forwards. */
 #include "schedules/gen.h"
 
 static sl_err check(const struct sl_gen *gen) {
@@ -17,7 +16,8 @@ static sl_err check(const struct sl_gen *gen) {
     return SL_OK;
 }
 
-/* One of the equal pipelines: replica `replica` of every stage, every `width`-th micro-batch. */
+/* One of the equal pipelines: replica `replica` of every stage, which runs every `width`-th
+ * micro-batch. */
 struct pipeline {
     struct sl_gen *gen;
     int p, v, replica, width;
@@ -72,7 +72,7 @@ static int64_t of_chunk(int64_t count, int64_t p, int64_t v, int64_t c) {
     return count / (p * v) * p + (rest < 0 ? 0 : rest < p ? rest : p);
 }
 
-/* Just before backward x of the worker, warm_up + x + 1 forwards have run. */
+/* Just before backward x of a worker, warm_up + x + 1 of its forwards have run. */
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     struct sl_gen own = *gen;
     struct pipeline l = pipeline_of(&own, gen->plan->seats[seat].replica);

@@ -1,4 +1,4 @@
-/* Rows from modules: the module puts passes of one iteration. */
+/* Schedules from modules as rows: the module puts the passes of one iteration. */
 #include "schedules/module.h"
 
 #include "schedules/gen.h"
@@ -14,7 +14,7 @@ struct own {
 
 struct taking {
     struct sl_gen *gen;
-    char wrong[32]; /* the first bad pass: what is wrong with it */
+    char wrong[32]; /* what is wrong with the first bad pass */
 };
 
 static void put(const struct sl_schedule_task *task, char pass, int stage, int micro) {
@@ -75,7 +75,7 @@ static sl_err check(const struct sl_gen *gen) {
     return sl_schedules_gen_check_chain(gen, SL_LAYOUT_LOOP);
 }
 
-/* Names are in texts, files and folders. */
+/* Names appear in texts, files and folders, so their characters are limited. */
 enum { NAME_MAX_LENGTH = 64 };
 
 static bool is_name(const char *text) {
@@ -107,7 +107,7 @@ sl_err sl_schedules_module_row(struct sl_arena *arena, const char *file,
                                 .domain = "a chain of stages, one micro-batch size",
                                 .rule = SL_RULE_SYNC,
                                 .layout = SL_LAYOUT_LOOP,
-                                .splits_backward = true, /* it may */
+                                .splits_backward = true, /* the module may split backward passes */
                                 .memory = SL_MEMORY_ALL,
                                 .check = check,
                                 .iteration = iteration,

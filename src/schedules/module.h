@@ -6,7 +6,8 @@
 
 struct sl_schedule_module;
 
-/* `file` is for messages. SL_ERR_INPUT: the module is of another version, or lacks a field. */
+/* Makes a row from a module; `file` is its name in messages. SL_ERR_INPUT if the module was built
+ * for another version, or lacks a field. */
 SL_MUST_CHECK sl_err sl_schedules_module_row(struct sl_arena *arena, const char *file,
                                              const struct sl_schedule_module *module,
                                              const struct sl_schedule **out);

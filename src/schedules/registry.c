@@ -60,7 +60,7 @@ sl_err sl_schedules_row_require(const char *name, const struct sl_schedule **out
 }
 
 /* With two versions a stage cannot begin iteration t before step t-1. If more micro-batches are in
- * flight than an iteration has, it stalls until the pipeline has drained. */
+ * flight than an iteration has, the stage stalls until the pipeline has drained. */
 bool sl_schedules_row_is_crowded(const struct sl_sched *sched) {
     const struct sl_plan *plan = sched->plan;
     for (int i = 0; i < plan->seat_count && sched->rule == SL_RULE_2BW; i++) {
@@ -87,7 +87,8 @@ int64_t sl_schedules_row_slack(const struct sl_plan *plan, const struct sl_sched
     return takes ? row->slack : 0;
 }
 
-/* 2bw reads the version of a step one iteration later: a step that waits for all adds no delay. */
+/* A 2bw pass reads the version of a step one iteration later, so a step that waits for all stages
+ * adds no delay. */
 bool sl_schedules_row_is_global(const struct sl_schedule *row) {
     return row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD || row->rule == SL_RULE_2BW;
 }

@@ -11,15 +11,14 @@
  * version it reads must exist (Narayanan et al. 2021, PipeDream-2BW, sec. 3.1). The rows differ in the version rule:
  *     2bw   iteration t reads version max(t-1, 0)          2 versions, delay 1
  *     stash the newest in F, the same in B                 1 + ceil((f-1)/m) versions
- *     vsync what was newest at the entry                   1 + ceil((f_max-1)/m) versions
+ *     vsync the version that was newest at the entry        1 + ceil((f_max-1)/m) versions
  *     async, paci  the newest in F, the newest in B        1 version
  *
  * async and paci generate the same schedule. PACI keeps one copy of the weights and steps every a
  * backwards, so that F and B of a micro-batch are at most ceil((f-1)/a) versions apart. Here every
- * row steps after m backwards, so a = m, and the bound is the row's claim of delay. They differ in
- * use: async with any m (m = 1: PipeDream without stashing), paci with an m that keeps the bound
- * low. Staleness policies do corrections.
- */
+ * row steps after m backwards, so a = m, and the bound is the row's claim of delay. They are
+ * meant for different uses: async with any m (m = 1: PipeDream without stashing), paci with an m
+ * that keeps the bound low. Staleness policies correct for stale weights. */
 #include "schedules/gen.h"
 
 static int64_t window_of(const struct sl_gen *gen, int stage) {
@@ -31,8 +30,9 @@ static int64_t capped_window(const struct sl_gen *gen, int stage) {
     return window < cap ? window : cap;
 }
 
-/* The entry (first stage of full height) fixes the version, so no stage may be behind it: its
- * window is the largest, plus the number of steps that its replicas may be early. */
+/* Window under rule vsync. The entry (the first stage of full height) fixes the version, so no
+ * stage may be behind it: its window is the largest, plus the number of steps that its replicas may
+ * be early. */
 static int64_t vsync_window(const struct sl_gen *gen, int stage) {
     int64_t max = window_of(gen, stage);
     int entry = 0;
@@ -63,11 +63,12 @@ static sl_err check(const struct sl_gen *gen) {
     return grouped ? sl_schedules_gen_check_single(gen) : SL_OK;
 }
 
-/* Next pass of a seat in the order of keys; ties go down the graph in F and up in B. */
+/* Returns the next pass of a seat in the order of keys. Equal keys go down the graph in F and up in
+ * B. */
 struct cursor {
     int stage, replica, width, height;
     int64_t window, total;
-    int64_t next[2]; /* F, B: micro-batch */
+    int64_t next[2]; /* next micro-batch for F [0] and for B [1] */
 };
 
 struct key {
@@ -84,7 +85,7 @@ static bool less(struct key a, struct key b) {
     return a.key < b.key || (a.key == b.key && a.tie < b.tie);
 }
 
-/* The next micro-batch after `micro` that falls on this replica. */
+/* Returns the next micro-batch after `micro` that this replica runs. */
 static int64_t advance(const struct cursor *c, int64_t micro, int64_t micros) {
     do
         micro++;
@@ -105,7 +106,7 @@ static struct cursor cursor_of(const struct sl_gen *gen, int seat) {
     return c;
 }
 
-/* Where a worker's segments end, as keys. */
+/* The keys where the segments of a worker end. */
 struct borders {
     int64_t key[2];
 };
@@ -155,13 +156,13 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
     SL_VEC_FREE(&all->vec);
 }
 
-/* Micro-batches of an iteration on the replica that has fewest, but not none. */
+/* Fewest micro-batches of an iteration on a replica that has any. */
 static int64_t least_share(const struct sl_gen *gen, int stage) {
     int64_t share = gen->sched->micros[stage] / gen->plan->stages[stage].width;
     return share ? share : 1;
 }
 
-/* Iterations that a replica begins between its gradient and its step. */
+/* Most iterations that a replica begins between its gradient and its step. */
 static int64_t max_late(const struct sl_gen *gen) {
     int64_t max = 0;
     for (int i = 0; i < gen->plan->stage_count; i++) {
@@ -176,7 +177,8 @@ sl_err sl_schedules_gen_stream(struct sl_gen *gen) {
     int64_t m = sched->micros[0], max = widest(gen);
     int64_t even = gen->iters - (sched->last_batch != sched->batch);
     int64_t lead = sl_schedules_gen_ceil(max - 1, m) > 1 ? sl_schedules_gen_ceil(max - 1, m) : 1;
-    if (sched->global_step) /* the first steps come late, the period has one per iteration */
+    /* the first steps come late; the period must have one step per iteration */
+    if (sched->global_step)
         lead += 1 + max_late(gen);
     int64_t reps = even * m < max ? 0 : (even * m - max) / m - lead;
     bool single = true;
@@ -218,7 +220,9 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     const struct sl_policy *policy = gen->sched->policy.row;
     bool newest = gen->row->rule == SL_RULE_NEWEST && !(policy && policy->bellwether);
     *out = (struct sl_claim){.live = sl_schedules_gen_ceil(live, width)};
-    if (width > 1) /* iterations that do not divide evenly put neighbours on one replica */
+    /* if the width does not divide an iteration, neighbouring micro-batches may be on one
+     * replica */
+    if (width > 1)
         out->live += sl_schedules_gen_ceil(live, m);
     out->delay = gen->row->rule == SL_RULE_2BW     ? 1
                  : gen->row->rule == SL_RULE_VSYNC ? late_all

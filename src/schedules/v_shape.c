@@ -7,13 +7,13 @@
  */
 #include "schedules/gen.h"
 
-struct side { /* the list of one worker: place `rank` of pipeline `replica` */
+struct side { /* makes the list of one worker: worker `rank` of pipeline `replica` */
     struct sl_gen *gen;
     int rank, replica, width;
     struct sl_passes *passes;
-    int stage[2];             /* first and second half of the V */
-    int32_t f[2], b[2], w[2]; /* next micro-batch of each kind */
-    SL_VEC(int) waiting;      /* halves with a deferred W, oldest first */
+    int stage[2];             /* stages of the first and the second half of the V */
+    int32_t f[2], b[2], w[2]; /* [half] next micro-batch of F, B and W */
+    SL_VEC(int) waiting;      /* half of each deferred W, oldest first */
     int64_t waiting_at;
 };
 
@@ -26,13 +26,13 @@ static struct side side_of(struct sl_gen *gen, int rank, int replica) {
                          .stage = {rank, gen->plan->stage_count - 1 - rank}};
 }
 
-/* Micro-batches of its pipeline. */
+/* Number of micro-batches of this pipeline. */
 static int32_t share_of(const struct side *s) {
     return sl_sched_deps_share(s->gen->micros[0], s->width, s->replica);
 }
 
 static void put(struct side *s, enum sl_kind kind, int c, int32_t micro) {
-    if (micro < share_of(s)) /* zb-v counts at least 2p-1 micro-batches */
+    if (micro < share_of(s)) /* zb-v counts as if there were at least 2p-1 micro-batches */
         sl_schedules_gen_put(s->passes, kind, s->stage[c], micro * s->width + s->replica);
 }
 
@@ -175,7 +175,7 @@ static sl_err check_dualpipe_v(const struct sl_gen *gen) {
     return SL_OK;
 }
 
-/* Both stages of a worker together hold 2p micro-batches (zb-v) or 2p+1 (dualpipe-v). */
+/* The two stages of a worker together hold 2p micro-batches (zb-v) or 2p+1 (dualpipe-v). */
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t live = 2 * (int64_t)sl_schedules_gen_depth(gen->plan, SL_LAYOUT_V) +
                    (gen->row->iteration == dualpipe_v);

@@ -5,8 +5,7 @@
  *     kfkb    F0 F1 F2 F3 B0 B1 F4 F5 ...  groups of k
  *     graph   kfkb with a micro-batch size per stage (Jeon et al. 2025, GraphPipe)
  *     serial  F0 B0 F1 B1 F2 B2 F3 B3      window = 1
- *     forward F0 F1 F2 F3                  evaluation: nothing comes back
- */
+ *     forward F0 F1 F2 F3                  evaluation: no backward passes */
 #include "schedules/gen.h"
 
 static int64_t all_of(const struct sl_gen *gen, int stage) { return gen->micros[stage]; }
@@ -15,7 +14,7 @@ static int64_t window_of(const struct sl_gen *gen, int stage) {
     return gen->samples[stage] / gen->plan->stages[stage].micro_size;
 }
 
-/* Every replica waits for its micro-batch to come back. */
+/* Window of rows whose replicas each wait for their micro-batch to come back. */
 static int64_t one_each(const struct sl_gen *gen, int stage) {
     return gen->plan->stages[stage].width;
 }
@@ -65,7 +64,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.live = sl_schedules_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
-/* What the synchronous rows share. */
+/* Fields that the synchronous rows share. */
 #define SYNCHRONOUS .rule = SL_RULE_SYNC, .iteration = iteration, .claim = claim
 #define GROUPED                                                                                    \
     SYNCHRONOUS, .domain = "any", .any_micro_size = true, .groups = true, .check = check_any,      \

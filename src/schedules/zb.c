@@ -3,8 +3,7 @@
  * Group x on a stage of height h, where H is the largest height (Qi et al. 2024, Zero Bubble, sec.
  * 2; h = p-1-r on a chain, and heights extend the rule to graphs):
  *     H1: F x, I x-h,  W x-H          H2: F x, I x-2h, W x-2H
- * Entries outside [0, m) are skipped, which makes warm-up and cool-down.
- */
+ * Passes with numbers outside [0, m) are skipped; this gives warm-up and cool-down. */
 #include "schedules/gen.h"
 
 static int64_t h1_window(const struct sl_gen *gen, int stage) {

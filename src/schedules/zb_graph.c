@@ -8,16 +8,15 @@
  *     an F whose inputs have arrived, if fewer than f_i micro-batches are between F and I (Jeon et
  *     al. 2025, GraphPipe, Algorithm 2) and fewer than f_max between F and W;
  *     a waiting W.
- * So memory is that of zb-h1: f_i stashes, and f_max stashed and kept in all. Three orders are
- * simulated: I before F, F before I, and that of zb-h1. The shortest one is used.
- * docs/design/0005-zb-graph.md has the details.
- */
+ * So it takes the memory of zb-h1: f_i stashes, and f_max micro-batches stashed or kept for W.
+ * Three orders are simulated: I before F, F before I, and that of zb-h1. The shortest one is
+ * used. docs/design/0005-zb-graph.md has the details. */
 #include "schedules/gen.h"
 
 struct seat_state {
-    int32_t forward, input, weight; /* next local micro-batch of each kind */
-    int32_t share;                  /* micro-batches of this seat */
-    int64_t stash_max, kept_max;    /* F to I, F to W */
+    int32_t forward, input, weight; /* next micro-batch of the seat for F, I and W */
+    int32_t share;                  /* number of micro-batches of this seat */
+    int64_t stash_max, kept_max;    /* most micro-batches between F and I, and between F and W */
 };
 
 struct state {
@@ -87,7 +86,8 @@ static sl_err play_greedy(struct sl_gen *gen, bool forward_first, int64_t *end_n
     return SL_OK;
 }
 
-/* The order of zb-h1 needs one micro-batch size, and room for it where replicas share a window. */
+/* Can the order of zb-h1 be used? It needs one micro-batch size, and room for it where replicas
+ * share a window. */
 static bool has_h1(const struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->stage_count; i++)
         if (gen->plan->stages[i].micro_size != gen->plan->stages[0].micro_size ||
