@@ -1,4 +1,4 @@
-/* The note of the best checkpoint. */
+/* Reads and writes the note that names the best checkpoint. */
 #include "ckpt/ckpt.h"
 #include "ckpt/files.h"
 

@@ -1,4 +1,5 @@
-/* Which checkpoint a run continues from: the one that `latest` names, else the newest whole one. */
+/* Chooses the checkpoint that a run continues from: the one that `latest` names, else the newest
+ * undamaged one. */
 #include "ckpt/choose.h"
 
 #include "base/hash.h"
@@ -89,7 +90,8 @@ void sl_ckpt_choice_skip(const struct sl_ckpt_choices *choices, int index,
     skip(skipped, choices->name[index], text);
 }
 
-/* `latest` first: a kill at any time leaves a run that continues from the same checkpoint. */
+/* Changes `latest` first, so that a kill at any time leaves a run that continues from the same
+ * checkpoint. */
 sl_err sl_ckpt_roll_back(const struct sl_ckpt *ckpt) {
     const struct sl_ckpt_files *files = &sl_ckpt_system_files;
     struct sl_arena arena = {0};

@@ -113,7 +113,7 @@ static const struct sl_ckpt_tensor *next(const struct sl_ckpt_comparison *all,
     return NULL;
 }
 
-/* Both lists are sorted by name. */
+/* Walks both lists at once; they are sorted by name. */
 sl_err sl_ckpt_compare(struct sl_ckpt_comparison *all) {
     for (int64_t i = 0, k = 0;;) {
         const struct sl_ckpt_tensor *a = next(all, all->a, &i), *b = next(all, all->b, &k);

@@ -1,4 +1,4 @@
-/* A checkpoint as one safetensors file; the checkpoints of a path. */
+/* Writes a checkpoint as one safetensors file; lists the checkpoints of a path. */
 #include "ckpt/convert.h"
 
 #include "base/outfile.h"
@@ -54,7 +54,8 @@ sl_err sl_ckpt_convert(const struct sl_ckpt *ckpt, bool state, const char *path)
 }
 
 sl_err sl_ckpt_list_any(const char *path, struct sl_arena *arena, struct sl_ckpt_list *out) {
-    if (sl_file_exists(sl_arena_printf(arena, "%s/manifest.json", path))) { /* a single step */
+    /* path is the directory of a single step */
+    if (sl_file_exists(sl_arena_printf(arena, "%s/manifest.json", path))) {
         *out =
             (struct sl_ckpt_list){1, SL_NEW(arena, const char *, 1), SL_NEW(arena, int64_t, 1), -1};
         const char *slash = strrchr(path, '/');

@@ -1,4 +1,4 @@
-/* A snapshot of the tensors of this process. */
+/* A snapshot of the tensors that this process has. */
 #include "base/clock.h"
 #include "ckpt/store.h"
 
@@ -9,20 +9,20 @@
 
 enum { ALIGN = 64 };
 
-struct region { /* of the snapshot */
+struct region { /* one tensor in the snapshot */
     int64_t entry, offset, size_bytes;
-    const void *from; /* finish copies it from there; NULL: it is copied */
+    const void *from; /* memory that finish copies; NULL: already copied */
 };
 
 struct sl_ckpt_copy {
     struct sl_ckpt_store store;
-    struct region *regions; /* of local tensors */
+    struct region *regions; /* one per local tensor */
     int64_t region_count, size_bytes;
-    int64_t *offsets; /* [entry] -1: not local */
+    int64_t *offsets; /* [entry] offset in `memory`; -1: the tensor is not local */
     char *memory;
     pthread_mutex_t mutex;
     pthread_cond_t taken;
-    atomic_bool taking; /* begun and not finished */
+    atomic_bool taking; /* begin has run, finish has not */
     atomic_int waiters;
     atomic_int_least64_t waited_ns;
 };
@@ -58,7 +58,8 @@ sl_err sl_ckpt_copy_open(const struct sl_ckpt_store *store, struct sl_ckpt_copy 
                     "stops the run instead",
                     sl_human_bytes(copy->size_bytes, bytes)));
     }
-    memset(copy->memory, 0, (size_t)copy->size_bytes); /* touch the pages before the first save */
+    /* touches the pages, so that the first save does not */
+    memset(copy->memory, 0, (size_t)copy->size_bytes);
     store->attach(store->ctx, copy);
     *out = copy;
 out:

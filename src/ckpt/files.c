@@ -39,7 +39,7 @@ static int system_fsync_dir(void *ctx, const char *path) {
     if (fd < 0)
         return -1;
     int result = fsync(fd);
-    /* Some file systems refuse to sync a directory; they order renames themselves. */
+    /* some file systems refuse to sync a directory; they order renames without it */
     if (result != 0 && errno == EINVAL)
         result = 0;
     close(fd);
@@ -128,7 +128,8 @@ sl_err sl_ckpt_rename(const struct sl_ckpt_files *files, const char *from, const
     return sl_fail(SL_ERR_SYSTEM, "%s: cannot rename to %s: %s", from, to, strerror(errno));
 }
 
-/* Steps ascending, step-7 before step-7.9 before step-7.10; other names by their bytes. */
+/* Order of names: steps ascending, with step-7 before step-7.9 before step-7.10; other names first,
+ * by their bytes. */
 static int by_step(const void *a, const void *b) {
     const char *x = *(const char *const *)a, *y = *(const char *const *)b;
     int64_t step_x = sl_ckpt_dir_step(x), step_y = sl_ckpt_dir_step(y);

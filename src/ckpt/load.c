@@ -7,7 +7,7 @@
 
 struct sink {
     const struct sl_ckpt_store *store;
-    int64_t entry, at; /* the last: bytes so far */
+    int64_t entry, at; /* the tensor that is being loaded; bytes loaded so far */
 };
 
 static sl_err put_sink(void *ctx, const void *bytes, int64_t size) {
@@ -75,7 +75,8 @@ static sl_err check_data(const struct sl_ckpt *ckpt, uint64_t data) {
     return SL_OK;
 }
 
-/* Tensors that every checkpoint of the run has; names of parameters are words of a model text. */
+/* Number of tensors that every checkpoint of the run has. Only older weights have an '@' in their
+ * names, because names of parameters are words of a model text. */
 static int64_t count_always(const struct sl_ckpt *ckpt) {
     int64_t count = 0;
     for (int64_t i = 0; i < sl_ckpt_count(ckpt); i++)
@@ -83,7 +84,8 @@ static int64_t count_always(const struct sl_ckpt *ckpt) {
     return count;
 }
 
-/* The first tensor of the checkpoint that the run does not have, and that belongs to a parameter. */
+/* Returns the first tensor of the checkpoint that belongs to a parameter (such as optimizer state)
+ * and that the run does not have. */
 static const char *find_state(const struct sl_ckpt *ckpt, const struct sl_ckpt_store *store) {
     for (int64_t i = 0; i < sl_ckpt_count(ckpt); i++) {
         const char *name = sl_ckpt_at(ckpt, i)->name;
@@ -162,7 +164,7 @@ static bool is_wanted(const struct sl_ckpt_store *store, const struct sl_ckpt_so
                                 : sl_ckpt_entry_counts(entry, place);
 }
 
-/* Everything but the bytes: does the checkpoint belong to this run? */
+/* Does the checkpoint belong to this run? Checks everything but the bytes of tensors. */
 static sl_err check(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                     const struct sl_ckpt *ckpt, struct sl_ckpt_place *place) {
     place->previous = place->in_flight = false;
@@ -205,8 +207,8 @@ out:
     return err;
 }
 
-/* One choice. *whole false: it is damaged, with the message of the error. Tensors that are already
- * loaded are replaced by those of the next choice. */
+/* Tries to load one choice. *whole becomes false if it is damaged; the error message says how. The
+ * next choice replaces tensors that have been loaded. */
 static sl_err try_choice(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                          struct sl_ckpt_choices *choices, int index, struct sl_ckpt_place *place,
                          bool *whole) {
@@ -237,7 +239,7 @@ static sl_err fail_none(const struct sl_ckpt_source *source) {
     return sl_fail(SL_ERR_INPUT, "%s: no checkpoint here", source->run);
 }
 
-/* The newest whole checkpoint, or that of source->step. */
+/* Loads the newest undamaged checkpoint, or that of source->step. */
 static sl_err load_whole(const struct sl_ckpt_store *store, const struct sl_ckpt_source *source,
                          struct sl_ckpt_place *place) {
     struct sl_ckpt_choices choices;

@@ -17,11 +17,11 @@ struct sl_ckpt_lock {
     int fd;
 };
 
-/* ---- who holds it ---- */
+/* ---- the holder ---- */
 
 struct holder {
     char host[65], boot[65];
-    long long pid, start; /* start: of the process, in ticks since boot */
+    long long pid, start; /* start: when the process started, in ticks since boot */
 };
 
 static void read_word(const char *path, char out[65]) {
@@ -34,7 +34,8 @@ static void read_word(const char *path, char out[65]) {
     fclose(file);
 }
 
-/* Field 22 of /proc/PID/stat; -1: no such process. A name in brackets may hold blanks. */
+/* Returns field 22 of /proc/PID/stat, the start of the process; -1: no such process. Field 2, the
+ * name in parentheses, may contain spaces. */
 static long long start_of(long long pid) {
     char path[64], text[1024], *at;
     snprintf(path, sizeof path, "/proc/%lld/stat", pid);
@@ -81,7 +82,8 @@ static sl_err write_holder(const struct sl_ckpt_lock *lock) {
     return sl_fail(SL_ERR_SYSTEM, "%s: cannot write: %s", lock->path.at, strerror(errno));
 }
 
-/* Its process was on this host and has ended, or this host has started again since. */
+/* Has the holder ended? True if its process was on this host and has ended, or if this host has
+ * been restarted since. */
 static bool has_ended(const struct holder *holder) {
     struct holder me = self();
     if (strcmp(holder->host, me.host) != 0)
@@ -120,7 +122,7 @@ static void discard(struct sl_ckpt_lock *lock) {
     free(lock);
 }
 
-/* The file that is locked must still have the name: its last holder removes it. */
+/* Does the path still name the file that we locked? The last holder removes the file. */
 static bool is_named(const struct sl_ckpt_lock *lock) {
     struct stat open_file, named;
     return fstat(lock->fd, &open_file) == 0 && lstat(lock->path.at, &named) == 0 &&
@@ -131,7 +133,7 @@ static sl_err fail_open(const struct sl_ckpt_lock *lock) {
     return sl_fail(SL_ERR_SYSTEM, "%s: cannot open: %s", lock->path.at, strerror(errno));
 }
 
-/* *locks: false if the file system has none. */
+/* Takes the kernel's lock. Sets *locks to false if the file system has no locks. */
 static sl_err take_by_kernel(struct sl_ckpt_lock *lock, const char *run, bool *locks) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *locks = true;
@@ -152,14 +154,16 @@ static sl_err take_by_kernel(struct sl_ckpt_lock *lock, const char *run, bool *l
     return fail_held(run, lock->path.at, false);
 }
 
-/* Two processes may find the same ended holder: one of them wins the rename of its file. */
+/* Removes the file of a holder that has ended. If two processes find the same one, only one of them
+ * succeeds in renaming its file. */
 static void remove_ended(const struct sl_ckpt_lock *lock) {
     struct sl_text aside = {0};
     struct holder holder;
     sl_text_printf(&aside, "%s.%lld", lock->path.at, (long long)getpid());
     if (rename(lock->path.at, aside.at) == 0) {
         if (read_holder(aside.at, &holder) && !has_ended(&holder))
-            (void)!link(aside.at, lock->path.at); /* a new holder came meanwhile: give it back */
+            (void)!link(aside.at, lock->path.at); /* a new holder has come meanwhile: restores
+                                                   * its file */
         unlink(aside.at);
     }
     sl_text_free(&aside);
@@ -206,6 +210,6 @@ sl_err sl_ckpt_lock_take_by_file(const char *run, struct sl_ckpt_lock **out) {
 void sl_ckpt_lock_release(struct sl_ckpt_lock *lock) {
     if (!lock)
         return;
-    unlink(lock->path.at); /* while it is locked */
+    unlink(lock->path.at); /* removed while it is still locked */
     discard(lock);
 }

@@ -1,4 +1,4 @@
-/* The manifest of a checkpoint, in and out. */
+/* Reads and writes the manifest of a checkpoint. */
 #include "ckpt/manifest.h"
 
 #include "base/hash.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { VERSION = 1, TAIL = 64 };
-/* Minimum text of a tensor and of a shard; limits the counts that a file may announce. */
+/* Least length of the text of a tensor and of a shard. It limits the counts that a file can
+ * announce. */
 enum { TENSOR_TEXT = 72, SHARD_TEXT = 48 };
 
 static const char *const group_names[SL_CKPT_GROUPS] = {"weights", "state"};
@@ -160,7 +161,8 @@ static sl_err read_notes(struct sl_json_in *json, struct sl_arena *arena,
     }
 }
 
-/* The file must have the name that its group and rank imply, so that no other path is opened. */
+/* Reads the name of a shard. It must be the name that its group and rank imply, so that no other
+ * path is opened. */
 static sl_err read_shard_name(struct sl_json_in *json, const struct sl_ckpt_manifest *manifest,
                               struct sl_ckpt_shard *out) {
     char name[SL_CKPT_FILE_NAME];

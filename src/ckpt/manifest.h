@@ -23,8 +23,8 @@ struct sl_ckpt_manifest {
     uint64_t seed, hash;
     int ranks, shard_count, note_count;
     int64_t tensor_count;
-    struct sl_ckpt_shard *shards;   /* by group, then rank */
-    struct sl_ckpt_tensor *tensors; /* by name */
+    struct sl_ckpt_shard *shards;   /* sorted by group, then rank */
+    struct sl_ckpt_tensor *tensors; /* sorted by name */
     struct sl_st_note *notes;
 };
 
@@ -32,14 +32,15 @@ enum { SL_CKPT_FILE_NAME = 48 };
 const char *sl_ckpt_shard_name(enum sl_ckpt_group group, int rank, int ranks,
                                char out[SL_CKPT_FILE_NAME]);
 
-/* `text` is writable and outlives `out`, which points into it. Arrays are in the arena; a count that
- * does not fit the length of the text is refused before allocation. */
+/* Reads a manifest. `text` is writable and outlives `out`, which points into it. Arrays are in the
+ * arena; a count that does not fit the length of the text is refused before memory is allocated. */
 SL_MUST_CHECK sl_err sl_ckpt_manifest_read(const char *file, char *text, size_t length,
                                            struct sl_arena *arena, struct sl_ckpt_manifest *out);
-/* Sets out->hash. */
+/* Writes the manifest and sets manifest->hash. */
 void sl_ckpt_manifest_put(struct sl_text *text, struct sl_ckpt_manifest *manifest);
 
-/* Merges reports. Step, seed and cursor must agree; tensor names must be unique. */
+/* Merges the reports of ranks. Step, seed and cursor must agree; names of tensors must be
+ * unique. */
 SL_MUST_CHECK sl_err sl_ckpt_manifest_merge(const struct sl_ckpt_manifest *parts, int count,
                                             struct sl_arena *arena, struct sl_ckpt_manifest *out);
 

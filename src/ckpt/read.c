@@ -1,4 +1,4 @@
-/* Reading a checkpoint: find it, check it, read tensors by name. */
+/* Reading a checkpoint: finds it, checks it, reads tensors by name. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/hash.h"
 #include "ckpt/files.h"
@@ -11,10 +11,10 @@ enum { CHUNK = 1 << 20 };
 struct sl_ckpt {
     struct sl_arena arena;
     const char *dir;
-    char *text; /* of the manifest; names point into it */
+    char *text; /* text of the manifest; names point into it */
     size_t text_length;
     struct sl_ckpt_manifest manifest;
-    struct sl_st *shards; /* as in the manifest */
+    struct sl_st *shards; /* [shards] in the order of the manifest */
 };
 
 /* ---- finding ---- */
@@ -23,7 +23,7 @@ static sl_err find_step(const char *root, int64_t step, struct sl_arena *arena, 
     struct sl_ckpt_names names;
     SL_TRY(sl_ckpt_names(root, arena, &names));
     *out = NULL;
-    for (int64_t i = 0; i < names.count; i++) { /* ascending: the last one counts */
+    for (int64_t i = 0; i < names.count; i++) { /* names ascend, so the last match is the newest */
         int64_t found = sl_ckpt_dir_step(names.at[i]);
         if (found >= 0 && (step < 0 || found == step))
             *out = names.at[i];
@@ -31,7 +31,7 @@ static sl_err find_step(const char *root, int64_t step, struct sl_arena *arena, 
     return SL_OK;
 }
 
-/* The directory of the checkpoint, and the hash that `latest` expects (0: none). */
+/* Finds the directory of the checkpoint and the hash that `latest` expects (0: none). */
 static sl_err locate(const char *path, int64_t step, struct sl_arena *arena, const char **dir,
                      struct sl_ckpt_latest *latest) {
     const char *name, *root = sl_ckpt_root(arena, path);
@@ -91,7 +91,7 @@ static struct sl_st_tensor stored(const struct sl_ckpt *ckpt, const struct sl_ck
     return out;
 }
 
-/* Manifest and shards name the same tensors of the same shapes. */
+/* Checks that manifest and shards name the same tensors with the same shapes. */
 static sl_err check_tensors(const struct sl_ckpt *ckpt) {
     int64_t in_shards = 0;
     for (int i = 0; i < ckpt->manifest.shard_count; i++)
@@ -263,9 +263,9 @@ out:
     return err;
 }
 
-/* The requested part of a stream. */
+/* The part of a stream that was requested. */
 struct row_slice {
-    int64_t at, begin, end; /* in bytes of the tensor */
+    int64_t at, begin, end; /* position, and requested range, in bytes of the tensor */
     char *out;
 };
 

@@ -1,4 +1,4 @@
-/* Saving a store: its tensors become one checkpoint, written piece by piece by the root. */
+/* Saves a store: the root writes its tensors into one checkpoint, piece by piece. */
 #include "ckpt/store.h"
 
 #include <stdio.h>

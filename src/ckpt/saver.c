@@ -1,4 +1,4 @@
-/* Saving while the run continues. */
+/* Saves checkpoints while the run continues. */
 #include "ckpt/saver.h"
 
 #include "base/clock.h"
@@ -10,20 +10,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { WRITER_NICE = 10 }; /* the run has priority where cores are short */
+enum { WRITER_NICE = 10 }; /* low priority, so that the run keeps its cores */
 
 struct sl_ckpt_saver {
     struct sl_ckpt_saver_config config;
-    struct sl_ckpt_copy *copy; /* NULL: a save stops the run */
+    struct sl_ckpt_copy *copy; /* the snapshot; NULL: a save stops the run */
     struct sl_ckpt_place place;
     pthread_t thread;
-    bool writing;     /* there is a thread to join */
-    atomic_bool done; /* it has ended */
+    bool writing;     /* there is a writer thread to join */
+    atomic_bool done; /* the writer thread has ended */
     sl_err err;
     char message[2048];
     struct sl_save_report report;
-    bool reported;     /* the caller has the report */
-    int64_t waited_ns; /* for a writer, since the last save began */
+    bool reported;     /* the caller has received the report */
+    int64_t waited_ns; /* time spent waiting for a writer, since the last save began */
 };
 
 sl_err sl_ckpt_saver_open(const struct sl_ckpt_saver_config *config, struct sl_ckpt_saver **out) {
@@ -52,8 +52,9 @@ static sl_err write_from(struct sl_ckpt_saver *saver, const struct sl_ckpt_copy 
 static void *write_beside(void *arg) {
     struct sl_ckpt_saver *saver = arg;
     int64_t begin = sl_clock_ns(), cpu = sl_clock_cpu_ns();
-    sl_ckpt_copy_finish(saver->copy);                       /* steps may wait for it */
-    setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE); /* this thread; may be refused */
+    sl_ckpt_copy_finish(saver->copy); /* first, because optimizer steps may wait for it */
+    /* of this thread only; failure is ignored */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
     saver->err = write_from(saver, saver->copy);
     if (saver->err != SL_OK)
         snprintf(saver->message, sizeof saver->message, "%s", sl_err_message());
@@ -63,7 +64,7 @@ static void *write_beside(void *arg) {
     return NULL;
 }
 
-/* Joins the writer; its error. */
+/* Joins the writer thread and returns its error. */
 static sl_err finish(struct sl_ckpt_saver *saver) {
     int64_t begin = sl_clock_ns();
     if (!saver->writing)

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct place { /* of a tensor */
+struct place { /* where a tensor is */
     const char *name;
-    int64_t at; /* in its file, or in the checkpoint */
+    int64_t at; /* offset in its file, or index in the checkpoint */
     int file;
 };
 
@@ -20,13 +20,13 @@ struct sl_ckpt_weights {
     struct sl_st *files;
     const char **file_names;
     int file_count;
-    struct sl_ckpt *ckpt; /* instead of files */
-    struct place *places; /* by name */
+    struct sl_ckpt *ckpt; /* NULL: the tensors are in files */
+    struct place *places; /* sorted by name */
     int64_t count;
-    /* the tensor of a checkpoint that was read last, whole and verified */
+    /* the tensor of a checkpoint that was read last; whole and verified */
     float *held;
     int64_t held_index;
-    unsigned char *bytes; /* buffer of a read */
+    unsigned char *bytes; /* buffer for reads */
 };
 
 enum { PIECE = 65536 }; /* elements */
@@ -37,7 +37,7 @@ static int compare_places(const void *a, const void *b) {
     return strcmp(((const struct place *)a)->name, ((const struct place *)b)->name);
 }
 
-/* All tensors of all files; a name in two files is an error. */
+/* Lists all tensors of all files; a name in two files is an error. */
 static sl_err list_files(struct sl_ckpt_weights *w) {
     struct sl_st_tensor tensor;
     for (int f = 0; f < w->file_count; f++)
@@ -243,7 +243,7 @@ static sl_err put_held(void *ctx, const void *bytes, int64_t size) {
     return SL_OK;
 }
 
-/* The whole tensor of a checkpoint, because its checksum covers all of it. */
+/* Reads the whole tensor of a checkpoint, because its checksum covers all of it. */
 static sl_err hold(struct sl_ckpt_weights *w, int64_t index, const struct sl_st_tensor *tensor) {
     if (w->held_index == index)
         return SL_OK;

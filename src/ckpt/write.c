@@ -22,10 +22,10 @@ struct sl_ckpt_writer {
     struct sl_arena arena;
     struct sl_ckpt_options options;
     const struct sl_ckpt_files *files;
-    const char *root, *temporary; /* RUN/ckpt, RUN/ckpt/.tmp-step-... */
+    const char *root, *temporary; /* RUN/ckpt and RUN/ckpt/.tmp-step-... */
     SL_VEC(struct sl_ckpt_item) items;
-    struct sl_ckpt_manifest manifest; /* of this rank */
-    void *chunk;                      /* buffer for items with read() */
+    struct sl_ckpt_manifest manifest; /* the shards and tensors of this rank */
+    void *chunk;                      /* buffer for items that have a read() */
 };
 
 const char *sl_ckpt_part_name(struct sl_arena *arena, const char *name, const char *part) {
@@ -84,7 +84,7 @@ sl_err sl_ckpt_note(struct sl_ckpt_writer *writer, const char *key, const char *
 
 /* ---- shards ---- */
 
-/* One shard while it is written. */
+/* A shard that is being written. */
 struct shard_file {
     const struct sl_ckpt_writer *writer;
     const char *path;
@@ -138,7 +138,8 @@ static sl_err write_items(struct sl_ckpt_writer *writer, struct sl_st_writer *st
     return SL_OK;
 }
 
-/* Header, data, fsync. place[k] is the k-th item of the header. */
+/* Writes the header and data of a shard and fsyncs it. The header sorts its tensors; place[k] is
+ * the index in writer->items of the k-th tensor that was added. */
 static sl_err write_shard(struct sl_ckpt_writer *writer, enum sl_ckpt_group group, uint64_t *hashes,
                           struct sl_ckpt_shard *out) {
     char name[SL_CKPT_FILE_NAME];
@@ -206,7 +207,7 @@ sl_err sl_ckpt_write(struct sl_ckpt_writer *writer, struct sl_text *report) {
     int32_t shard_of[SL_CKPT_GROUPS] = {0};
     SL_ASSERT(!manifest->shards);
     for (int64_t i = 0; i < writer->items.count; i++)
-        hashes[i] = sl_hash("", 0); /* for tensors without elements */
+        hashes[i] = sl_hash("", 0); /* tensors without elements keep this hash */
     manifest->shards = SL_NEW(&writer->arena, struct sl_ckpt_shard, SL_CKPT_GROUPS);
     for (int64_t i = 0; i < writer->items.count && !writer->chunk; i++)
         if (!writer->items.at[i].data)
@@ -222,7 +223,8 @@ sl_err sl_ckpt_write(struct sl_ckpt_writer *writer, struct sl_text *report) {
                            &manifest->shards[manifest->shard_count++]));
     }
     fill_tensors(writer, hashes, shard_of);
-    SL_TRY(sl_ckpt_manifest_merge(manifest, 1, &writer->arena, &merged)); /* sorts, checks names */
+    /* sorts the tensors and checks their names */
+    SL_TRY(sl_ckpt_manifest_merge(manifest, 1, &writer->arena, &merged));
     *manifest = merged;
     sl_ckpt_manifest_put(report, manifest);
     return SL_OK;
@@ -250,7 +252,7 @@ static sl_err merge_reports(struct sl_ckpt_writer *writer, const struct sl_str *
     return SL_OK;
 }
 
-/* Removes files of a killed save with another number of writers. */
+/* Removes files that a killed save with another number of writers left behind. */
 static sl_err remove_leftovers(struct sl_ckpt_writer *writer,
                                const struct sl_ckpt_manifest *manifest) {
     struct sl_ckpt_names names;
@@ -270,7 +272,7 @@ static sl_err remove_leftovers(struct sl_ckpt_writer *writer,
     return SL_OK;
 }
 
-/* Deletes a directory; renames it first, so that no reader sees half of it. */
+/* Deletes a directory; renames it first, so that no reader sees a part of it. */
 static sl_err discard(struct sl_ckpt_writer *writer, const char *name) {
     const char *from = sl_arena_printf(&writer->arena, "%s/%s", writer->root, name);
     const char *to = sl_arena_printf(&writer->arena, "%s/.tmp-old-%s", writer->root, name);
@@ -280,12 +282,12 @@ static sl_err discard(struct sl_ckpt_writer *writer, const char *name) {
     return SL_OK;
 }
 
-/* step-N; or step-N.k if a directory of that name must stay: `latest` names it, or, without a
- * readable `latest`, a reader falls back to it. */
+/* Chooses the name of the new checkpoint: step-N, or step-N.k if a directory of that name must stay
+ * because `latest` names it, or because a reader without a readable `latest` falls back to it. */
 static sl_err choose_name(struct sl_ckpt_writer *writer, const char **out) {
     struct sl_ckpt_latest latest;
     if (sl_ckpt_latest_read(writer->root, &writer->arena, &latest) != SL_OK)
-        latest.name = NULL; /* damaged: it will be replaced */
+        latest.name = NULL; /* `latest` is damaged and will be replaced */
     for (int k = 0; k < 1000; k++) {
         char suffix[16] = "";
         if (k)
@@ -296,7 +298,7 @@ static sl_err choose_name(struct sl_ckpt_writer *writer, const char **out) {
         if (!sl_file_exists(path))
             return SL_OK;
         if (latest.name && strcmp(latest.name, *out) != 0)
-            return discard(writer, *out); /* left by a killed save or a roll-back */
+            return discard(writer, *out); /* left behind by a killed save or a roll-back */
     }
     return sl_fail(SL_ERR_SYSTEM, "%s: no free name for step %lld", writer->root,
                    (long long)writer->options.step);
@@ -321,7 +323,7 @@ out:
     return err;
 }
 
-/* Removes old checkpoints; the next save retries failures. */
+/* Removes old checkpoints. Failures are ignored, because the next save tries again. */
 static void prune(struct sl_ckpt_writer *writer, const char *kept) {
     struct sl_ckpt_names names;
     int older = 0;

@@ -1,4 +1,4 @@
-/* The bytes of a stage on a worker. */
+/* Computes the bytes of a stage on a worker. */
 #include "plan/bytes.h"
 
 #include "graph/stats.h"
@@ -50,7 +50,7 @@ int64_t sl_plan_staging_bytes(const struct sl_program *program) {
     return max;
 }
 
-/* Bytes shared by all passes of a worker, and its programs. */
+/* Returns the bytes that all passes of a worker share, with those of its programs. */
 static int64_t work_bytes(const struct sl_bytes_spec *spec, int64_t slot) {
     const struct sl_program *programs[] = {spec->full, spec->last, spec->eval};
     int64_t work = 0, extra = 0, staging = 0, objects = 0;
@@ -59,7 +59,7 @@ static int64_t work_bytes(const struct sl_bytes_spec *spec, int64_t slot) {
         if (!p)
             continue;
         work = larger(work, p->work_bytes);
-        if (p == spec->eval && p->slot_bytes > slot) /* no slot is large enough */
+        if (p == spec->eval && p->slot_bytes > slot) /* evaluation needs more than any slot has */
             work = larger(work, p->slot_bytes);
         staging = larger(staging, sl_plan_staging_bytes(p));
         if (spec->extra_bytes)
@@ -73,6 +73,7 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
     const struct sl_program *p = spec->full;
     int64_t slot = p->slot_bytes;
     slot = larger(slot, spec->last ? spec->last->slot_bytes : 0);
+    /* param_bytes are trained parameters only: pass/ports.c puts frozen ones into fixed_bytes. */
     *out = (struct sl_stage_bytes){
         .params = p->param_bytes,
         .fixed = p->fixed_bytes,
@@ -89,7 +90,8 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
 int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
                              int64_t (*extra_bytes)(const struct sl_program *program,
                                                     int threads)) {
-    const struct sl_program nothing = {.graph = graph}; /* no threads: only mapped memory remains */
+    /* without programs and threads, only the memory remains that a process maps for the device */
+    const struct sl_program nothing = {.graph = graph};
     return sl_graph_bytes(graph) + (extra_bytes ? extra_bytes(&nothing, 0) : 0);
 }
 

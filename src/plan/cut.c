@@ -1,4 +1,5 @@
-/* An even cut: runs of nodes in graph order, the largest as small as possible. */
+/* An even cut: divides the nodes, in graph order, into runs so that the costliest run is as cheap
+ * as possible. */
 #include "plan/model.h"
 
 #include "graph/model.h"
@@ -7,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Flops of a forward node and of its gradient, per sample. */
+/* Returns the flops of each forward node with its gradient, per sample. */
 static double *node_costs(const struct sl_graph *graph, struct sl_arena *arena) {
     double *cost = SL_NEW(arena, double, graph->forward_count);
     for (int64_t n = 0; n < graph->nodes.count; n++) {
@@ -17,8 +18,8 @@ static double *node_costs(const struct sl_graph *graph, struct sl_arena *arena) 
     return cost;
 }
 
-/* border[n]: may a stage begin at node n? Not inside a group of fused nodes, and not at a view,
- * which costs nothing where its source is. */
+/* Fills border[n]: may a stage begin at node n? Not inside a group of fused nodes, and not at a
+ * view, which is free only in the stage of its source. */
 static bool *find_borders(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
                           struct sl_arena *arena) {
     int count = graph->forward_count;
@@ -43,7 +44,8 @@ struct sl_plan_cut_costs sl_plan_cut_costs(const struct sl_graph *graph,
                                       find_borders(graph, has_kernel, arena)};
 }
 
-/* Can runs of at most `limit` be made with `stages` of them? Fills stage_of greedily. */
+/* Can the nodes be divided into at most `stages` runs of cost at most `limit`? Fills stage_of
+ * greedily. */
 static bool try_limit(const struct sl_plan_cut_costs *c, double limit, int stages, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;
@@ -66,7 +68,8 @@ static int count_stages(const struct sl_graph *graph, const int *stage_of) {
     return graph->forward_count ? stage_of[graph->forward_count - 1] + 1 : 0;
 }
 
-/* The greedy cut may need fewer runs than requested: halves the costliest run that can be cut. */
+/* Halves the costliest run that can be cut; the greedy cut may have made fewer runs than
+ * requested. */
 static bool split_largest(const struct sl_plan_cut_costs *c, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;

@@ -6,7 +6,7 @@
 
 struct sl_plan_cut_costs {
     const struct sl_graph *graph;
-    const double *cost; /* [forward nodes] flops of the node and of its gradient */
+    const double *cost; /* [forward nodes] flops of the node with its gradient */
     const bool *border; /* [forward nodes] may a stage begin here? */
 };
 

@@ -4,9 +4,8 @@
  *   before --+- branch 1 -+-- after      stages in this order; empty ones are left out
  *            +- branch 2 -+
  *
- * The branches are those of the trunk segment with the most branches. Then the costliest stage is
- * halved, in graph order, until there are as many stages as requested.
- */
+ * The branches are those of the fork with the most branches. Then the costliest stage is halved,
+ * in graph order, until there are as many stages as requested. */
 #include "plan/model.h"
 
 #include "graph/branch.h"
@@ -15,11 +14,12 @@
 
 #include <string.h>
 
-enum { UNKNOWN = -1, BEFORE = 0 }; /* branch c is 1 + c, AFTER is 1 + the number of branches */
+/* labels; branch c has label 1 + c, and AFTER is 1 + the number of branches */
+enum { UNKNOWN = -1, BEFORE = 0 };
 
 struct labels {
     const struct sl_graph *graph;
-    int *of; /* [forward nodes] */
+    int *of; /* [forward nodes] label of each */
     int after;
 };
 
@@ -38,8 +38,8 @@ static int source_of(const struct sl_graph *graph, int value) {
     return v && v->kind == SL_VALUE_NODE ? v->node : -1;
 }
 
-/* Labels nodes that are in no component. Readers of a branch become AFTER. The others get the label
- * that all their readers share, or BEFORE. */
+/* Labels the nodes that are in no branch. Readers of a branch become AFTER. Other nodes get the
+ * label that all their readers share, or BEFORE. */
 static void label_rest(struct labels *l, int *wanted) {
     const struct sl_graph *graph = l->graph;
     for (int n = 0; n < graph->forward_count; n++) {
@@ -64,7 +64,7 @@ static void label_rest(struct labels *l, int *wanted) {
     }
 }
 
-/* Fused nodes stay together: AFTER if any of them is, else BEFORE. */
+/* Gives fused nodes one label: AFTER if any of them has it, else BEFORE. */
 static bool join_groups(struct labels *l, const int *group, int *of_group) {
     bool changed = false;
     for (int n = 0; n < l->graph->forward_count; n++)

@@ -13,7 +13,7 @@ struct draft {
     struct sl_pass_backward *backward; /* [stages] */
     SL_VEC(struct sl_edge) edges;
     SL_VEC(struct sl_tie) ties;
-    SL_VEC(struct sl_collective) collectives; /* of one stage */
+    SL_VEC(struct sl_collective) collectives; /* the collectives of one stage */
 };
 
 static int64_t port_bytes(const struct sl_program_port *port, int64_t samples) {
@@ -57,7 +57,9 @@ static void list_collectives(struct draft *d, const struct sl_program *p, struct
     static const struct {
         enum sl_phase phase;
         enum sl_collective_pass pass;
-        bool split, whole; /* in programs that split the backward pass, or do not */
+        /* does the phase exist in programs that split the backward pass, and in programs that do
+         * not? */
+        bool split, whole;
     } phases[] = {{SL_PHASE_F, SL_COLLECTIVE_F, true, true},
                   {SL_PHASE_I, SL_COLLECTIVE_B, true, false},
                   {SL_PHASE_B, SL_COLLECTIVE_B, false, true},
@@ -121,7 +123,8 @@ static sl_err fill_stage(struct draft *d, int s) {
     return SL_OK;
 }
 
-/* A model without frozen parameters keeps all passes, also of a stage without parameters. */
+/* Finds the passes of each stage. A model without frozen parameters keeps all passes, even in a
+ * stage without parameters. */
 static void backward_of(const struct sl_model_plan_spec *spec, struct sl_pass_backward *out) {
     bool frozen = false;
     for (int64_t i = 0; i < spec->graph->params.count; i++)
@@ -132,7 +135,7 @@ static void backward_of(const struct sl_model_plan_spec *spec, struct sl_pass_ba
         out[s] = (struct sl_pass_backward){true, true};
 }
 
-/* Parameters that nodes of several stages read. */
+/* Finds parameters that nodes of several stages read. */
 static void find_ties(struct draft *d) {
     const struct sl_graph *graph = d->spec->graph;
     for (int64_t g = 0; g < graph->grads.count;) {
@@ -146,7 +149,7 @@ static void find_ties(struct draft *d) {
             if (!known)
                 stages[count++] = stage;
         }
-        for (int i = 1; i < count; i++) /* ascending */
+        for (int i = 1; i < count; i++) /* insertion sort, ascending */
             for (int k = i; k > 0 && stages[k] < stages[k - 1]; k--) {
                 int swap = stages[k];
                 stages[k] = stages[k - 1];

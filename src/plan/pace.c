@@ -1,5 +1,5 @@
-/* The checkpoint interval: saving takes at most `share` of the run, and saves never overlap. The
- * writer's CPU time counts in full, as if every core were busy. */
+/* The checkpoint interval: saves take at most `share` of the run and never overlap. The writer's
+ * CPU time counts in full, as if every core were busy. */
 #include "plan/pace.h"
 
 #include <math.h>

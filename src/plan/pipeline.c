@@ -1,4 +1,4 @@
-/* The first of equal pipelines. */
+/* Extracts the first of the equal pipelines of a plan. */
 #include "plan/pipeline.h"
 
 int sl_plan_pipelines(const struct sl_plan *plan) {
@@ -14,7 +14,8 @@ sl_err sl_plan_pipeline(struct sl_arena *arena, const struct sl_plan *plan,
     struct sl_plan one = *plan;
     struct sl_stage *stages = SL_NEW(arena, struct sl_stage, plan->stage_count);
     int *worker_of = SL_NEW(arena, int, plan->stage_count);
-    int *number = SL_NEW(arena, int, plan->worker_count); /* 0: not used */
+    /* new number of the worker + 1; 0: the worker is not used */
+    int *number = SL_NEW(arena, int, plan->worker_count);
     int64_t *memory = SL_NEW(arena, int64_t, plan->worker_count);
     one.worker_count = 0;
     for (int s = 0; s < plan->stage_count; s++) {
@@ -26,7 +27,7 @@ sl_err sl_plan_pipeline(struct sl_arena *arena, const struct sl_plan *plan,
         worker_of[s] = number[w] - 1;
         stages[s] = plan->stages[s];
         stages[s].width = 1;
-        stages[s].zero1 = false; /* the state is not divided by other replicas */
+        stages[s].zero1 = false; /* there are no other replicas to divide the state with */
         stages[s].workers = &worker_of[s];
     }
     one.stages = stages;

@@ -1,4 +1,5 @@
-/* Freezing a plan: copy, derive (edge lists, heights, seats, topological order), check. */
+/* Freezes a plan: copies it, derives fields (edge lists, heights, seats, topological order), checks
+ * it. */
 #include "plan/plan.h"
 
 #include "base/map.h"
@@ -166,14 +167,14 @@ static sl_err check_ties(const struct sl_plan *plan) {
     return SL_OK;
 }
 
-/* Every node of the model is in exactly one stage. */
+/* Checks that every node of the model is in exactly one stage. */
 static sl_err check_nodes(const struct sl_plan *plan) {
     if (!plan->node_count)
         return SL_OK;
     int64_t listed = 0;
     for (int i = 0; i < plan->stage_count; i++)
         listed += plan->stages[i].node_count;
-    if (!listed) /* the model is named, but the cut is not recorded */
+    if (!listed) /* the plan names a model but does not record the cut */
         return SL_OK;
     if (listed < plan->node_count)
         return sl_fail(SL_ERR_INPUT, "stages hold %lld nodes of %d: some are in no stage",
@@ -202,7 +203,7 @@ static int compare_ints(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A worker holds one replica of a stage at most. */
+/* Checks that a worker holds at most one replica of a stage. */
 static sl_err check_replicas(const struct sl_plan *plan) {
     for (int i = 0; i < plan->stage_count; i++) {
         const struct sl_stage *stage = &plan->stages[i];
@@ -252,12 +253,13 @@ static void derive_edges(struct sl_arena *arena, struct sl_stage *stages, int st
     }
 }
 
-/* Kahn's algorithm from the sinks: heights, and the reverse of a topological order. */
+/* Derives heights and a topological order, with Kahn's algorithm from the sinks. */
 static sl_err derive_heights(struct sl_arena *arena, struct sl_plan *plan,
                              struct sl_stage *stages) {
     int *topo = SL_NEW(arena, int, plan->stage_count);
     int *left = SL_NEW(arena, int, plan->stage_count);
-    int low = plan->stage_count, at = low; /* topo[low..] is placed, topo[at..] is done */
+    /* topo[low..] has been placed, topo[at..] has been visited */
+    int low = plan->stage_count, at = low;
     for (int i = plan->stage_count - 1; i >= 0; i--) {
         left[i] = stages[i].out_count;
         if (!left[i])
@@ -265,7 +267,7 @@ static sl_err derive_heights(struct sl_arena *arena, struct sl_plan *plan,
     }
     while (at > low) {
         struct sl_stage *stage = &stages[topo[--at]];
-        stage->window += stage->width; /* its readers are done */
+        stage->window += stage->width; /* its readers have been visited */
         for (int i = 0; i < stage->in_count; i++) {
             int from = plan->edges[stage->in[i]].from;
             if (stages[from].height < stage->height + 1)

@@ -1,4 +1,4 @@
-/* A plan: a graph of stages, the placement of their replicas on workers, and bytes.
+/* A plan: a graph of stages, the placement of their replicas on workers, and their memory.
  *
  *        stage b (width 2)                    worker 0: a        a stage replica is a *seat*;
  *       /                 \                   worker 1: b/0      seats are numbered stage by
@@ -11,10 +11,9 @@
  * Devices are numbered worker by worker: worker_device[w] is the first of worker w. An expanded
  * plan, which runs, has a stage and a worker for each shard: part k of t, one after another.
  *
- * A micro-batch of a stage is `micro_size` samples, and stages may differ in it. Micro-batch number
- * j of an iteration belongs to replica j mod width (1F1B-RR). A plan is data: read or built once,
- * checked, then frozen. Text: docs/formats.md.
- */
+ * A micro-batch of a stage has `micro_size` samples; stages may have different sizes.
+ * Micro-batch number j of an iteration belongs to replica j mod width (1F1B-RR). A plan is data:
+ * read or built once, checked, then frozen. Text: docs/formats.md. */
 #ifndef SL_PLAN_PLAN_H
 #define SL_PLAN_PLAN_H
 
@@ -36,20 +35,20 @@ enum {
     SL_SEAT_MAX = 1 << 20,
 };
 
-/* Memory of one device of a seat, bytes: of one shard. From `stash` on per micro-batch. */
+/* Bytes of a seat on one device (one shard). `stash`, `saved` and `kept` are per micro-batch. */
 struct sl_stage_bytes {
-    int64_t params; /* one copy of the weights that are trained */
-    int64_t fixed;  /* frozen weights; never duplicated */
+    int64_t params; /* one copy of the trained weights */
+    int64_t fixed;  /* frozen weights; there is always one copy */
     int64_t grads;  /* one gradient buffer */
-    int64_t state;  /* optimizer state; never duplicated; with zero1 the part of one replica */
-    int64_t stash;  /* from F to I (or B) */
-    int64_t saved;  /* from F to RECOMPUTE, when the stage recomputes: its inputs */
-    int64_t kept;   /* from I to W */
+    int64_t state;  /* optimizer state (with zero1 one replica's part) and running statistics */
+    int64_t stash;  /* activations kept from F to I or B */
+    int64_t saved;  /* the stage's inputs, kept from F to RECOMPUTE if the stage recomputes */
+    int64_t kept;   /* tensors kept from I to W */
     int64_t work;   /* scratch while an action runs */
 };
 static const int64_t SL_STAGE_NS_MAX = INT64_MAX >> 24;
 
-/* Collectives between the shards of a stage, in the order in which a pass meets them. */
+/* Collectives between the shards of a stage, in the order in which a pass runs them. */
 enum sl_collective_kind {
     SL_COLLECTIVE_SUM,     /* all-reduce: every shard gets the sum of the parts, in shard order */
     SL_COLLECTIVE_GATHER,  /* all-gather: every shard gets all parts */
@@ -57,69 +56,69 @@ enum sl_collective_kind {
     SL_COLLECTIVE_KINDS,
 };
 enum sl_collective_pass {
-    SL_COLLECTIVE_F, /* F; a stage that recomputes repeats them */
-    SL_COLLECTIVE_B, /* B, or I */
-    SL_COLLECTIVE_W, /* B, or W */
+    SL_COLLECTIVE_F, /* in F; a stage that recomputes repeats it */
+    SL_COLLECTIVE_B, /* in B or I */
+    SL_COLLECTIVE_W, /* in B or W */
     SL_COLLECTIVE_PASSES,
 };
 struct sl_collective {
     enum sl_collective_pass pass;
     enum sl_collective_kind kind;
-    int64_t sample_bytes; /* of the whole tensor for one sample */
-    int count;            /* so many in a row */
+    int64_t sample_bytes; /* bytes of the whole tensor for one sample */
+    int count;            /* number of such collectives in a row */
 };
-extern const char *const sl_plan_collective_kinds[]; /* ends with NULL */
+extern const char *const sl_plan_collective_kinds[]; /* the last one is NULL */
 extern const char *const sl_plan_collective_passes[];
 
-/* Bytes that one of `shards` devices sends in a collective on a tensor of `bytes` (ring). */
+/* Bytes that each of `shards` devices sends in a ring collective on a tensor of `bytes`. */
 int64_t sl_plan_collective_traffic(enum sl_collective_kind kind, int shards, int64_t bytes);
 
-/* Expected durations of the actions of one seat, ns: passes of a full micro-batch with their
- * collectives; one reduce; one step. Some schedules order passes by them. All 0: unknown. */
+/* Expected durations of the actions of one seat, in ns: passes of a full micro-batch with their
+ * collectives, one reduce, one step. Some schedules order passes by them. All 0: unknown. */
 struct sl_stage_times {
     int64_t f, b, i, w, recompute, reduce, step;
 };
 
 struct sl_stage {
     const char *name;
-    int width;       /* replicas */
-    int shards;      /* t: devices of a replica; a draft may have 0 for 1 */
-    int part, parts; /* expanded plans: shard `part` of `parts`; a draft may have 0, 0 for 0, 1 */
-    bool zero1;      /* the replicas divide the optimizer state among them */
+    int width;          /* number of replicas */
+    int shards;         /* number t of devices of a replica; 0 in a draft means 1 */
+    int part, parts;    /* expanded plans: shard `part` of `parts`; parts 0 in a draft means 1 */
+    bool zero1;         /* the replicas divide the optimizer state among them */
     int64_t micro_size; /* samples of one micro-batch */
-    const int *workers; /* [width] where each replica is */
-    const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
+    const int *workers; /* [width] worker of each replica */
+    const int *nodes;   /* [node_count] graph nodes, ascending; empty if the plan has no model */
     int node_count;
-    int group; /* k of kFkB, in schedules with groups; 0: 1 */
+    int group; /* k of kFkB, for schedules with groups; 0: 1 */
     enum sl_stage_passes passes;
-    bool recompute; /* F stores only its inputs; RECOMPUTE comes before B or I */
-    bool has_input; /* reads training data of its own (sources always do) */
+    bool recompute; /* F stores only the stage's inputs; RECOMPUTE runs before B or I */
+    bool has_input; /* the stage reads training data (sources always do) */
     struct sl_stage_bytes bytes;
     struct sl_stage_times times;
     const struct sl_collective *collectives; /* [collective_count] */
     int collective_count;
-    /* derived by sl_plan_build */
-    int height;          /* edges on the longest path to a sink */
-    int window;          /* replicas on the path to a sink that has most, its own included */
-    int seat;            /* seats of this stage are seat .. seat + width - 1 */
-    const int *in, *out; /* edge numbers, ascending */
+    /* fields that sl_plan_build derives: */
+    int height; /* number of edges on the longest path to a sink */
+    int window; /* largest number of replicas on a path to a sink, with those of this stage */
+    int seat;   /* its seats are seat .. seat + width - 1 */
+    const int *in, *out; /* numbers of its edges, ascending */
     int in_count, out_count;
 };
 
 struct sl_edge {
-    int from, to;         /* stages */
+    int from, to;         /* stages at its ends */
     int64_t sample_bytes; /* activation bytes of one sample; its gradient has the same size */
-    /* derived; grads: gradients come back, as both stages have backward passes */
+    /* derived; grads: the edge carries gradients, because both stages have backward passes */
     int from_place, to_place; /* position in from->out and in to->in */
     bool grads;
 };
 
-/* Stages that hold a copy of the same parameters; copies agree after every step. */
+/* Stages that hold a copy of the same parameters; the copies are equal after every step. */
 struct sl_tie {
     const char *name;
-    const int *stages; /* [count] ascending, at least two */
+    const int *stages; /* [count] stages, ascending, at least two */
     int count;
-    int64_t bytes; /* of the shared parameters; also counted in each stage's params */
+    int64_t bytes; /* bytes of the shared parameters, which each stage's `params` also contains */
 };
 
 struct sl_seat {
@@ -127,74 +126,74 @@ struct sl_seat {
 };
 
 struct sl_plan {
-    const char *model; /* or NULL */
-    int node_count;    /* of the model; 0: stages have no nodes */
-    uint64_t graph;    /* sl_graph_model_hash of the model; 0: not known */
-    const char *sizes; /* of the model, "L=4,C=128"; or NULL */
+    const char *model; /* name of the model, or NULL */
+    int node_count;    /* nodes of the model; 0: stages list no nodes */
+    uint64_t graph;    /* sl_graph_model_hash of the model; 0: unknown */
+    const char *sizes; /* sizes of the model, "L=4,C=128"; or NULL */
     const struct sl_stage *stages;
     int stage_count;
-    const struct sl_edge *edges; /* skip edges are ordinary edges */
+    const struct sl_edge *edges; /* includes skip edges */
     int edge_count;
     const struct sl_tie *ties;
     int tie_count;
     int worker_count;
-    const int64_t *memory_bytes; /* [worker_count] limit of each of its devices, 0 = none */
-    /* The planner's choice; a schedule may be built with other values. 0/NULL: none. */
+    const int64_t *memory_bytes; /* [worker_count] limit of each of its devices; 0: no limit */
+    /* What the planner chose; a schedule may be built with other values. NULL or 0: nothing. */
     const char *schedule;
-    int64_t batch; /* samples per optimizer step */
-    /* derived */
+    int64_t batch; /* number of samples per optimizer step */
+    /* derived fields: */
     const struct sl_seat *seats;
     int seat_count;
-    const int *const *worker_seats; /* [worker_count] ascending seat numbers */
+    const int *const *worker_seats; /* [worker_count] numbers of its seats, ascending */
     const int *worker_seat_count;
-    const int *worker_device; /* [worker_count + 1] first device of each; the last: all devices */
-    const int *worker_shards; /* [worker_count] devices of each, 1 if it has no seat */
-    int shards;               /* largest of a stage */
-    int depth;                /* stages on the longest path: 1 + largest height */
+    const int *worker_device; /* [worker_count + 1] first device; the last: number of devices */
+    const int *worker_shards; /* [worker_count] number of devices; 1 if it has no seat */
+    int shards;               /* largest number of shards of a stage */
+    int depth;                /* number of stages on the longest path: 1 + largest height */
     int window;               /* largest window of a stage */
-    const int *topo;          /* [stage_count] stages, every edge goes to the right */
+    const int *topo; /* [stage_count] topological order: every edge leads to a later stage */
 };
 
-/* Freezes: copies `draft` (ignores its derived fields) into `arena`, derives, checks. */
+/* Copies `draft` without its derived fields into `arena`, derives them and checks the plan. */
 SL_MUST_CHECK sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
                                    const struct sl_plan **out);
 
-/* Check the rules a plan must obey on its own: names, ranges, acyclic, one replica of a stage per
- * worker, every node in exactly one stage, ties. sl_plan_build calls it. SL_ERR_INPUT. */
+/* Checks the rules for a plan: names, ranges, acyclic, one replica of a stage per worker, every
+ * node in exactly one stage, ties. sl_plan_build calls it. Returns SL_ERR_INPUT. */
 SL_MUST_CHECK sl_err sl_plan_check(const struct sl_plan *plan);
 
-/* Text. `file` is for messages. write(read(x)) == x for text that we wrote. */
+/* Text form. `file` appears in messages. write(read(x)) == x for text that we wrote. */
 SL_MUST_CHECK sl_err sl_plan_read(struct sl_arena *arena, const char *file, const char *text,
                                   size_t length, const struct sl_plan **out);
 void sl_plan_write(const struct sl_plan *plan, struct sl_text *out);
 
 /* Plans without a model, for sketches and tests. */
 enum sl_layout {
-    SL_LAYOUT_LOOP,  /* stage s on worker s mod workers (one each when workers == stages) */
+    SL_LAYOUT_LOOP,  /* stage s on worker s mod workers (one stage each if workers == stages) */
     SL_LAYOUT_V,     /* stages r and 2p-1-r on worker r */
     SL_LAYOUT_CROSS, /* width 2: stage s on workers s and p-1-s (Chimera) */
 };
 SL_MUST_CHECK sl_err sl_plan_chain(struct sl_arena *arena, int stages, int workers,
                                    enum sl_layout layout, const struct sl_plan **out);
-/* "a>b,a>c,b>d,c>d": stages in order of appearance, on `workers` workers in a loop (0 = one each).
- */
+/* Parses "a>b,a>c,b>d,c>d": stages in order of appearance, on `workers` workers in a loop (0: one
+ * worker per stage). */
 SL_MUST_CHECK sl_err sl_plan_dag(struct sl_arena *arena, const char *text, int workers,
                                  const struct sl_plan **out);
 
 /* Do the plans cut, replicate and place the model in the same way? Names, bytes and the planner's
- * choice do not count. */
+ * choices may differ. */
 bool sl_plan_same_layout(const struct sl_plan *a, const struct sl_plan *b);
 
-/* Are all bytes those of such a plan: units for counting, of which a sum means nothing to a reader? */
+/* Is the plan such a sketch? Its bytes count units, so their sums mean nothing to a reader. */
 bool sl_plan_is_sketch(const struct sl_plan *plan);
 
-/* The plan of which `plan` is the expansion, with `parts` shards each: its stages, edges and ties are
- * those of part 0. All stages must have the same number of parts, and shard k of worker w must be
- * worker w * parts + k. SL_ERR_REFUSED. */
+/* Undoes an expansion: returns the plan of which `plan` is the expansion, with `parts` shards per
+ * stage. Stages, edges and ties are those of part 0. All stages must have the same number of parts,
+ * and shard k of worker w must be worker w * parts + k; else SL_ERR_REFUSED. */
 SL_MUST_CHECK sl_err sl_plan_fold(struct sl_arena *arena, const struct sl_plan *plan,
                                   const struct sl_plan **out);
 
-/* The stage of that name, or -1. */
+/* Returns the stage of that name, or -1. */
 int sl_plan_find_stage(const struct sl_plan *plan, struct sl_str name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rules of shards (plan/shards.h). */
+/* The rules of shards (plan/shards.h). */
 #include "plan/shards.h"
 
 #include "base/vec.h"
@@ -9,7 +9,7 @@ const char *const sl_plan_collective_kinds[] = {"sum", "gather", "scatter", NULL
 const char *const sl_plan_collective_passes[] = {"f", "b", "w", NULL};
 
 int64_t sl_plan_collective_traffic(enum sl_collective_kind kind, int shards, int64_t bytes) {
-    int64_t times = kind == SL_COLLECTIVE_SUM ? 2 : 1; /* a scatter, then a gather */
+    int64_t times = kind == SL_COLLECTIVE_SUM ? 2 : 1; /* a sum is a scatter and a gather */
     return times * (shards - 1) * (bytes / shards) +
            times * (shards - 1) * (bytes % shards) / shards;
 }
@@ -46,8 +46,8 @@ static bool same_collectives(const struct sl_stage *a, const struct sl_stage *b)
     return same;
 }
 
-/* The parts of a stage follow one another and are alike; shards of a replica are on different
- * workers. */
+/* Checks that the parts of a stage follow one another and are equal, and that the shards of a
+ * replica are on different workers. */
 static sl_err check_parts(const struct sl_plan *plan, int s) {
     const struct sl_stage *stage = &plan->stages[s];
     int parts = stage->parts ? stage->parts : 1, first = s - stage->part;
@@ -90,7 +90,8 @@ static sl_err check_parts(const struct sl_plan *plan, int s) {
     return SL_OK;
 }
 
-/* The stage that decides the degree of each worker, -1: none. */
+/* Checks that all stages of a worker have the same degree. `first` is the stage that decides it;
+ * -1: none. */
 static sl_err check_teams(const struct sl_plan *plan) {
     int *first = sl_realloc(NULL, sizeof *first * (size_t)plan->worker_count);
     int64_t devices = plan->worker_count;

@@ -7,7 +7,7 @@
 typedef SL_VEC(struct sl_stage) stage_vec;
 typedef SL_VEC(struct sl_edge) edge_vec;
 
-/* Every sketch stage: one sample per micro-batch, one unit of each kind of bytes. */
+/* Every stage of a sketch has one sample per micro-batch and one unit of each kind of bytes. */
 static struct sl_stage sketch_stage(const char *name) {
     return (struct sl_stage){
         .name = name,
@@ -77,7 +77,7 @@ static int add_stage(struct sl_arena *arena, stage_vec *stages, struct sl_str na
     return (int)stages->count - 1;
 }
 
-/* name (> name)* separated by commas */
+/* Parses "name (> name)*", separated by commas. */
 static sl_err parse_dag(struct sl_arena *arena, struct sl_lex *lex, stage_vec *stages,
                         edge_vec *edges) {
     while (lex->tok.kind != SL_TOK_END) {

@@ -35,7 +35,7 @@ struct reader {
     SL_VEC(struct sl_tie) ties;
     SL_VEC(int) ints;
     SL_VEC(struct collective_line) collectives;
-    struct sl_map names; /* of stages */
+    struct sl_map names; /* of stages, by name */
     int64_t *memory;
 };
 
@@ -68,7 +68,7 @@ static sl_err take_stage(struct reader *r, int *out) {
     return sl_lex_fail_at(r->lex, pos, "no stage is called '%.*s'", (int)name.length, name.at);
 }
 
-/* enum sl_stage_passes */
+/* Indexed by enum sl_stage_passes. */
 static const char *const passes_names[] = {"", "frozen", "forward"};
 
 static sl_err read_shards(struct sl_lex *lex, struct sl_stage *stage) {

@@ -1,4 +1,4 @@
-/* Audit: repeated actions. */
+/* The audit: runs some actions twice and compares the results. */
 #include "run/audit.h"
 
 #include "base/rng.h"
@@ -12,15 +12,15 @@ struct sl_audit {
     int64_t every;
     uint64_t seed, stream;
     struct sl_run_audit_count count;
-    char *shadow; /* on the device */
+    char *shadow; /* device memory for the state before the action, or for the first result */
     int64_t shadow_bytes;
-    void *piece;       /* on the device */
-    char *own, *other; /* on the host: pieces of the two results */
+    void *piece;       /* a piece of it on the device */
+    char *own, *other; /* pieces of the two results, on the host */
     struct sl_harm harm;
 };
 
-/* The most memory that one action may change. A pass changes its slot, gradients and statistics; a
- * step changes weights and optimizer state. */
+/* Returns the most bytes that one action may change. A pass changes its slot, gradients and
+ * statistics; a step changes weights and optimizer state. */
 static int64_t shadow_bytes(const struct sl_worker *w) {
     const struct sl_program *full = w->programs[SL_WORKER_FULL];
     int64_t pass = w->slot_bytes + full->grad_bytes + full->state_bytes;

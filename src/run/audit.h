@@ -14,10 +14,11 @@
 
 struct sl_audit;
 
-/* The worker owns the memory. `seed` of the run. every 0: no audit. */
+/* The audit selects actions by `seed`, the seed of the run; every 0: no audit. The worker owns the
+ * memory. */
 SL_MUST_CHECK sl_err sl_run_audit_open(struct sl_worker *worker, int64_t every, uint64_t seed);
 void sl_run_audit_close(struct sl_worker *worker);
-int64_t sl_run_audit_bytes(const struct sl_worker *worker); /* its memory; 0: no audit */
+int64_t sl_run_audit_bytes(const struct sl_worker *worker); /* bytes of its memory; 0: no audit */
 
 struct sl_audited;
 
@@ -30,13 +31,13 @@ struct sl_harm {
 };
 void sl_run_audit_harm(struct sl_worker *worker, const struct sl_harm *harm);
 
-/* Actions so far, and how many of them were repeated. */
+/* seen: actions so far; twice: how many of them were repeated. */
 struct sl_run_audit_count {
     int64_t seen, twice;
 };
 struct sl_run_audit_count sl_run_audit_count(const struct sl_worker *worker);
 
-/* Runs an action; repeats and compares it if the audit selects it. */
+/* A part of memory that an action may change; sl_audited describes the whole action. */
 struct sl_audit_region {
     void *at; /* on the device */
     int64_t size_bytes;
@@ -45,9 +46,9 @@ struct sl_audit_region {
 enum { SL_AUDIT_REGIONS = 12 };
 struct sl_audited {
     const char *what;
-    struct sl_audit_region regions[SL_AUDIT_REGIONS]; /* that it may change */
+    struct sl_audit_region regions[SL_AUDIT_REGIONS]; /* all that it may change */
     int region_count;
-    const struct sl_worker_pass *pass; /* NULL: the action is no pass */
+    const struct sl_worker_pass *pass; /* NULL: the action is not a pass */
     sl_err (*act)(void *ctx, bool repeated);
     void *ctx;
 };

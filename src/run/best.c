@@ -1,4 +1,4 @@
-/* The best evaluation of a run. */
+/* Finds and notes the best evaluation of a run. */
 #include "run/best.h"
 
 #include "ckpt/ckpt.h"

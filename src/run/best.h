@@ -10,12 +10,12 @@
 
 struct sl_best {
     int64_t step;
-    double loss; /* NAN: none yet */
+    double loss; /* validation loss; NAN: no evaluation yet */
 };
 
-/* The best one of the run, up to `step`. */
+/* Reads the best evaluation of the run up to `step`. */
 void sl_run_best_read(const char *run, int64_t step, struct sl_best *out);
-/* *better: the evaluation is the best one so far; it is noted in `run`, NULL: nowhere. */
+/* Sets *better if `loss` is the lowest so far; then notes the step in `run` (NULL: nowhere). */
 SL_MUST_CHECK sl_err sl_run_best_judge(struct sl_best *best, const char *run, int64_t step,
                                        double loss, bool *better);
 

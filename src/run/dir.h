@@ -7,17 +7,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Makes the directory and those above it; it may exist. */
+/* Makes the directory and its parents; it may already exist. */
 SL_MUST_CHECK sl_err sl_run_dir_make(const char *path);
 SL_MUST_CHECK sl_err sl_run_dir_write(const char *run, const char *name, const char *text);
-/* It may be absent. */
+/* Removes a file; it may be absent. */
 void sl_run_dir_remove(const char *run, const char *name);
-/* SL_ERR_REFUSED: the directory holds a run (`exists`) and this is no resume. SL_ERR_INPUT: it holds
- * none, and a step to resume from is named. */
+/* Refuses to start. SL_ERR_REFUSED: the directory holds a run (`exists`) and this is no resume.
+ * SL_ERR_INPUT: it holds no run, but a step to resume from is named. */
 SL_MUST_CHECK sl_err sl_run_dir_refuse(const char *run, bool resume, int64_t from_step,
                                        bool exists);
-/* SL_ERR_REFUSED: a file of the run has another text than when the caller read it, because another
- * run wrote to the directory. text NULL: not read. */
+/* SL_ERR_REFUSED if a file of the run no longer has the text that the caller read: then another run
+ * wrote to the directory. text NULL: the caller has not read it. */
 SL_MUST_CHECK sl_err sl_run_dir_check(const char *run, const char *name, const char *text);
 
 #endif

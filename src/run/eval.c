@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum size of the scores for which accuracy is computed; scores fetched at a time. */
+/* SCORES_LIMIT: largest number of scores for which accuracy is computed. PIECE_SCORES: scores
+ * fetched at a time. */
 enum { SCORES_LIMIT = 1 << 26, PIECE_SCORES = 1 << 14 };
 
 enum sl_worker_program sl_run_train_eval_program(const struct sl_train *train) {

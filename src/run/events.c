@@ -67,7 +67,7 @@ static void put_wall_time(struct sl_text *out) {
 
 /* ---- files of earlier sessions ---- */
 
-/* A varint; false: the bytes end. */
+/* Reads a varint. False: the bytes end too early. */
 static bool take_varint(const unsigned char **at, const unsigned char *end, uint64_t *out) {
     *out = 0;
     for (int shift = 0; *at < end && shift < 64; shift += 7) {
@@ -79,7 +79,7 @@ static bool take_varint(const unsigned char **at, const unsigned char *end, uint
     return false;
 }
 
-/* Field 2 of an Event; -1: none, or not an Event. */
+/* Returns the step of an Event (field 2); -1 if it has none or the bytes are not an Event. */
 static int64_t step_of_event(const unsigned char *at, const unsigned char *end) {
     uint64_t key, value;
     while (at < end && take_varint(&at, end, &key)) {
@@ -97,7 +97,7 @@ static int64_t step_of_event(const unsigned char *at, const unsigned char *end) 
     return -1;
 }
 
-/* Keeps the records up to `step`, and none after a torn one. */
+/* Keeps the records up to `step`. Drops the first incomplete record and all after it. */
 static sl_err trim(const char *path, int64_t step) {
     enum { HEAD = 12, TAIL = 4 };
     char *text;

@@ -14,8 +14,8 @@ sl_err sl_run_train_count(const struct sl_train *train, enum sl_data_split split
     return SL_OK;
 }
 
-/* Gradient of the total with respect to the loss of this micro-batch: its share of the batch's
- * counted items, times the loss scale. */
+/* Writes the gradient of the total loss with respect to each loss of this micro-batch: its share of
+ * the batch's counted items, times the loss scale. */
 static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
                         const struct sl_program *program) {
     double share[SL_LOSS_MAX];

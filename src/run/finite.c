@@ -1,4 +1,4 @@
-/* Search for the first value that is not finite. Slow; only for skipped steps. */
+/* Searches for the first value that is not finite. Slow, so it runs only for skipped steps. */
 #include "run/finite.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 enum { PIECE = 4096 }; /* floats fetched at a time */
 
-/* Infinities and NaN have all exponent bits set. */
+/* In infinities and NaN all exponent bits are set. */
 static bool is_finite_half(uint16_t half, enum sl_dtype dtype) {
     uint16_t exponent = dtype == SL_FP16 ? 0x7C00 : 0x7F80;
     return (half & exponent) != exponent;

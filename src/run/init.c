@@ -1,6 +1,7 @@
-/* Initial values: a pure function of (seed, name, index), so any cut and any number of threads give
- * the same bits. Stored values come from the file that the model names; without it they are NaN,
- * and a checkpoint must replace them. The worker's threads compute them on the host, one buffer at a time. */
+/* Initial values are a pure function of (seed, name, index), so any cut and any number of
+ * threads give the same bits. Stored values come from the file that the model names; without it
+ * they are NaN, and a checkpoint must replace them. The worker's threads compute them on the
+ * host, one buffer at a time. */
 #include "base/par.h"
 #include "base/rng.h"
 #include "op/registry.h"
@@ -9,14 +10,14 @@
 
 #include <stdlib.h>
 
-enum { PIECE = 4096, BUFFER = 64 * PIECE }; /* values */
+enum { PIECE = 4096, BUFFER = 64 * PIECE }; /* sizes in values */
 
 struct fill {
     const struct sl_stored_values *stored;
     const struct sl_param *param;
     const struct sl_init *init;
     uint64_t seed, stream;
-    int64_t first, count; /* values of the tensor in the buffer */
+    int64_t first, count; /* the elements of the tensor that the buffer holds */
     float *buffer;
 };
 
@@ -28,7 +29,8 @@ static void fill_piece(void *ctx, int64_t piece) {
                                                sl_run_part_whole(f->param->part_of, f->first + i));
 }
 
-/* Runs of a part that are consecutive in the whole tensor are read together. */
+/* Reads stored values. Runs of a part that are consecutive in the whole tensor are read
+ * together. */
 static sl_err read_stored(const struct fill *f) {
     const struct sl_part_of *part = f->param->part_of;
     const char *name = part ? part->name : f->param->name;
@@ -41,7 +43,7 @@ static sl_err read_stored(const struct fill *f) {
     return SL_OK;
 }
 
-/* In files: that of the whole tensor. */
+/* The name in files: that of the whole tensor. */
 static const char *name_of(const struct sl_param *param) {
     return param->part_of ? param->part_of->name : param->name;
 }
@@ -52,7 +54,7 @@ static bool is_stored(const struct fill *f) {
                             (stored->has && stored->has(stored->ctx, name_of(f->param))));
 }
 
-/* One tensor into `slabs` at its offset. */
+/* Computes one tensor and copies it into each of `slabs`, at its offset. */
 static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *place, struct fill *f,
                           void *const *slabs, int slab_count) {
     const struct sl_device_row *row = w->device->row;
@@ -68,7 +70,8 @@ static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *pl
             SL_TRY(row->upload(w->device, SL_STREAM_COMPUTE,
                                (char *)slabs[s] + place->offset + f->first * 4, f->buffer,
                                f->count * 4));
-        SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE)); /* the buffer is reused */
+        /* wait for the copies, because the buffer is reused */
+        SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE));
     }
     return SL_OK;
 }
@@ -102,6 +105,6 @@ sl_err sl_run_worker_init(struct sl_worker *w, uint64_t seed) {
     struct tensors fixed = {p->fixed, p->fixed_count, w->graph->params.at};
     struct tensors states = {p->states, p->state_count, w->graph->states.at};
     SL_TRY(init_tensors(w, params, seed, w->param, w->versions));
-    SL_TRY(init_tensors(w, fixed, seed, &w->fixed, 1)); /* NULL: the list is empty */
+    SL_TRY(init_tensors(w, fixed, seed, &w->fixed, 1)); /* w->fixed is NULL if this list is empty */
     return init_tensors(w, states, seed, &w->state, 1);
 }

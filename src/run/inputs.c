@@ -1,7 +1,7 @@
-/* The inputs of a model, as the data component describes them. */
+/* Describes the inputs of a model for the data component. */
 #include "run/inputs.h"
 
-/* One input of the graph: the shape of one sample, without B. */
+/* Describes one input of the graph by the shape of one sample, without B. */
 static sl_err describe_input(const struct sl_graph *graph, int index, struct sl_data_input *out) {
     const struct sl_input *input = &graph->inputs.at[index];
     const struct sl_value *value = sl_graph_value(graph, input->value);

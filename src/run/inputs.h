@@ -5,7 +5,7 @@
 #include "data/data.h"
 #include "graph/graph.h"
 
-/* *out has a row for every input of the graph, in the arena. */
+/* Sets *out to one row per input of the graph, allocated in the arena. */
 SL_MUST_CHECK sl_err sl_run_describe_inputs(struct sl_arena *arena, const struct sl_graph *graph,
                                             struct sl_data_input **out);
 

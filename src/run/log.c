@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The step a line of the log belongs to, -1 when it has none. */
+/* Returns the step that a line of the log belongs to, or -1. */
 static int64_t step_of_line(const char *line) {
     const char *at = strstr(line, "\"step\": ");
     return at ? strtoll(at + 8, NULL, 10) : -1;
@@ -63,7 +63,7 @@ static sl_err put_line(struct sl_run_log *log, struct sl_text *text) {
     return bad ? sl_fail(SL_ERR_SYSTEM, "cannot write log.jsonl: %s", strerror(errno)) : SL_OK;
 }
 
-/* Why the step was skipped. */
+/* Writes why the step was skipped. */
 static void put_bad(struct sl_json_out *json, const struct sl_bad *bad) {
     static const char *const kinds[] = {
         [SL_BAD_NONE] = "unknown", [SL_BAD_WEIGHT] = "weight", [SL_BAD_INPUT] = "input",

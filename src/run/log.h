@@ -11,15 +11,16 @@ struct sl_run_log {
     FILE *events;
 };
 
-/* Opens RUN/log.jsonl and removes lines after `step`, which a resumed run writes again. */
+/* Opens RUN/log.jsonl and removes the lines after `step`, because a resumed run repeats these
+ * steps. */
 SL_MUST_CHECK sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step);
 SL_MUST_CHECK sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *report);
 SL_MUST_CHECK sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *report);
 SL_MUST_CHECK sl_err sl_run_log_staleness(struct sl_run_log *log, const struct sl_staleness *s);
 void sl_run_log_close(struct sl_run_log *log);
 
-/* events.c: one scalar in TensorBoard's event format. Open removes points after `step` from the files
- * of earlier sessions. */
+/* events.c. open: opens TensorBoard's event file and removes points after `step` from the files of
+ * earlier sessions. scalar: writes one point. */
 SL_MUST_CHECK sl_err sl_run_events_open(const char *run, int64_t step, FILE **out);
 SL_MUST_CHECK sl_err sl_run_events_scalar(FILE *events, int64_t step, const char *tag, float value);
 

@@ -1,17 +1,16 @@
-/* Parts of parameters.
+/* How the elements of a part lie in the whole tensor:
  *
  *     whole [outer][part 0 .. parts-1][shard 0 .. shards-1][run]     run: consecutive elements
- *     part                            [shard k            ]
- */
+ *     part                            [shard k            ] */
 #include "run/part.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct runs {
-    int64_t run;  /* elements */
-    int64_t both; /* of all shards: the distance of runs in the whole tensor */
-    int64_t at;   /* of this shard in it */
+    int64_t run;  /* length of a run, in elements */
+    int64_t both; /* length of the runs of all shards: the distance of runs in the whole tensor */
+    int64_t at;   /* where the run of this shard begins in it */
 };
 
 static struct runs runs_of(const struct sl_part_of *part) {
@@ -40,18 +39,18 @@ int64_t sl_run_part_below(const struct sl_part_of *part, int64_t whole) {
 /* ---- the joined store ---- */
 
 struct members {
-    int64_t first; /* entries of the inner store */
-    int count;     /* parts, then echoes */
-    int parts;     /* 0: not a tensor in parts */
+    int64_t first; /* index of the first one in inner_at */
+    int count;     /* number of parts and echoes */
+    int parts;     /* number of parts; 0: the tensor is not in parts */
 };
 
 struct sl_joined {
     struct sl_ckpt_store inner;
     struct sl_ckpt_entry *entries;
     int64_t count;
-    struct members *members;           /* [count] */
-    int64_t *inner_at;                 /* [members] inner entries, grouped by outer entry */
-    const struct sl_part_of **part_of; /* [inner entries] NULL: whole */
+    struct members *members; /* [count] */
+    int64_t *inner_at;       /* [members] entries of the inner store, grouped by outer entry */
+    const struct sl_part_of **part_of; /* [inner entries] NULL: the entry is a whole tensor */
 };
 
 static const struct sl_param *param_of(const struct sl_graph *graph,
@@ -77,8 +76,8 @@ static bool is_local(void *ctx, int64_t entry) {
     return true;
 }
 
-/* Calls move() for the range of each part that lies in elements [from, to) of the whole; `piece` holds
- * its elements, packed before a put and unpacked after a get. */
+/* Calls move() for the elements of each part that lie in [from, to) of the whole tensor. Packs them
+ * into `piece` before a put, and unpacks `piece` after a get. */
 static sl_err move_part(const struct sl_joined *j, int64_t inner, int64_t from, int64_t to,
                         float *whole, bool put) {
     const struct sl_part_of *part = j->part_of[inner];
@@ -135,7 +134,7 @@ static void attach(void *ctx, struct sl_ckpt_copy *copy) {
     j->inner.attach(j->inner.ctx, copy);
 }
 
-/* Other ranks answer for parts, which a copy of whole tensors does not have. */
+/* A rank serves requests for parts, so it refuses a snapshot, which has whole tensors. */
 static sl_err serve(void *ctx, const struct sl_ckpt_copy *copy) {
     const struct sl_joined *j = ctx;
     if (copy)
@@ -153,7 +152,8 @@ static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, 
     return j->inner.fits(j->inner.ctx, place, may_drop, out);
 }
 
-/* The whole tensor's name, with what its optimizer adds to that of the part. */
+/* Returns the name of the whole tensor with the suffix that the entry of the part has (optimizer
+ * state). */
 static const char *whole_name(struct sl_arena *arena, const struct sl_param *param,
                               const char *entry) {
     const char *at = strstr(entry, param->name);

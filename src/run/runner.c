@@ -3,7 +3,8 @@
 
 static void attach(void *ctx, const struct sl_run_hooks *hooks) {
     (void)ctx;
-    (void)hooks; /* every run() is one step: nothing to report early, nothing to stop */
+    /* every run() is one step, so there is nothing to report early and nothing to stop */
+    (void)hooks;
 }
 
 static sl_err run(void *ctx, int64_t steps, struct sl_step_report *reports, int64_t *ran) {

@@ -6,7 +6,8 @@
 #include "run/train.h"
 
 struct sl_scores {
-    const struct sl_program_port *port; /* NULL: this worker computes none */
+    /* the output `logits`; NULL: this worker does not compute it */
+    const struct sl_program_port *port;
     int input;
     int64_t ignore, classes, rows;
     int64_t piece; /* rows fetched at a time */
@@ -15,15 +16,15 @@ struct sl_scores {
     int64_t right, counted;
 };
 
-/* port is NULL if there is nothing to count. */
+/* Sets scores->port to NULL if there is nothing to count. */
 void sl_run_scores_open(const struct sl_train *train, struct sl_scores *scores);
 void sl_run_scores_close(struct sl_scores *scores);
 /* Counts the micro-batch that was evaluated last. */
 SL_MUST_CHECK sl_err sl_run_scores_count(struct sl_train *train, const struct sl_feed *feed,
                                          struct sl_scores *scores);
 
-/* The number of samples of an evaluation: `samples` in multiples of `unit`. SL_ERR_REFUSED if the
- * validation split is too small. */
+/* Rounds `samples` to a multiple of `unit`, for an evaluation. SL_ERR_REFUSED if the validation
+ * split is too small. */
 SL_MUST_CHECK sl_err sl_run_eval_samples(const struct sl_train_config *config, int64_t samples,
                                          int64_t unit, int64_t *out);
 

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct part { /* a stage */
+struct part { /* one stage */
     struct sl_train train;
     int64_t size, micros; /* samples of a micro-batch; micro-batches of a batch */
-    void *start, *sum;    /* running statistics before the batch; their sum over replicas */
+    /* start: running statistics before the batch; sum: their sum over the replicas */
+    void *start, *sum;
 };
 
 struct sl_serial {
@@ -22,11 +23,11 @@ struct sl_serial {
     struct sl_device *device;
     struct part *parts;             /* [stage] */
     struct sl_serial_order *orders; /* [stage] */
-    bool stale;                     /* passes read older versions */
-    bool global_step;               /* one norm for all stages */
-    double *norms;                  /* [graph params] */
-    double *losses;                 /* [max_micros][losses] of the batch */
-    int64_t max_micros;             /* of any stage */
+    bool stale;                     /* the schedule is asynchronous: passes read older versions */
+    bool global_step;               /* all stages clip and skip by one norm */
+    double *norms;                  /* [graph params] norms of the gradients */
+    double *losses;                 /* [max_micros][losses] loss terms of the batch */
+    int64_t max_micros;             /* most micro-batches that any stage has */
     void *tie_sum;
     struct sl_data_cursor cursor;
     int64_t step, first; /* steps done; first sample of the batch */
@@ -34,7 +35,7 @@ struct sl_serial {
 
 /* ---- opening ---- */
 
-/* Slabs for all versions that a step reads or makes. */
+/* Returns the number of weight slabs: one per version that a step reads or makes. */
 static int versions_of(const struct sl_serial *s) {
     int32_t lag = 0;
     for (int i = 0; i < s->plan->stage_count; i++)
@@ -174,12 +175,12 @@ static const struct sl_program *program_of(const struct sl_serial *s, int stage,
     return s->parts[stage].train.worker->programs[which_of(s, stage, micro)];
 }
 
-struct end { /* of a transfer: a micro-batch of a stage */
+struct end { /* one end of a transfer: a micro-batch of a stage */
     int stage;
     int64_t micro;
 };
 
-/* Memory of the i-th port to `peer`, NULL: none. */
+/* Returns the memory of the i-th port to `peer`; NULL: there is none. */
 static char *port_at(const struct sl_serial *s, struct end end, const struct sl_ports *ports,
                      int peer, int i) {
     for (int k = 0; k < ports->count; k++)
@@ -189,7 +190,7 @@ static char *port_at(const struct sl_serial *s, struct end end, const struct sl_
     return NULL;
 }
 
-/* Copies the samples that two micro-batches share, port by port. */
+/* Copies the samples that two micro-batches have in common, port by port. */
 static sl_err copy_shared(struct sl_serial *s, struct end from, struct end to, bool grad) {
     const struct sl_program *p = program_of(s, from.stage, from.micro);
     const struct sl_program *q = program_of(s, to.stage, to.micro);
@@ -215,7 +216,7 @@ static sl_err copy_shared(struct sl_serial *s, struct end from, struct end to, b
     return SL_OK;
 }
 
-/* Copies all inputs of a micro-batch over an edge. */
+/* Copies all inputs that a micro-batch gets over an edge. */
 static sl_err fetch(struct sl_serial *s, struct end to, int from, bool grad) {
     int64_t first = to.micro * s->parts[to.stage].size;
     int64_t last = first + samples_of(s, to.stage, to.micro) - 1;
@@ -228,14 +229,15 @@ static int slab_of(const struct sl_serial *s, int64_t version) {
     return (int)(version % s->parts[0].train.worker->versions);
 }
 
-/* The weights that a pass reads; `back`: 1 for a backward pass. */
+/* Returns the weight version that a pass reads; `back` is 1 for a backward pass. */
 static int version_of(const struct sl_serial *s, int stage, int64_t micro, int back) {
     if (!s->stale)
         return 0;
     return slab_of(s, s->orders[stage].version[back][s->step * s->parts[stage].micros + micro]);
 }
 
-/* The i-th micro-batch of the step to run; a synchronous schedule repeats its first step. */
+/* Returns the i-th micro-batch to run in this step. A synchronous schedule repeats the order of its
+ * first step. */
 static int64_t micro_at(const struct sl_serial *s, int stage, int64_t i, int sums) {
     return s->orders[stage].at[sums][(s->stale ? s->step * s->parts[stage].micros : 0) + i];
 }
@@ -264,7 +266,8 @@ static sl_err forward(struct sl_serial *s, int stage, int64_t micro) {
                                    s->losses + micro * s->config.graph->losses.count);
 }
 
-/* Every replica starts from the statistics before the batch; the result is their mean. */
+/* Runs the forwards of a stage. Every replica starts from the statistics before the batch; the
+ * result is their mean. */
 static sl_err forward_stage(struct sl_serial *s, int stage) {
     struct part *part = &s->parts[stage];
     struct sl_worker *worker = part->train.worker;
@@ -357,7 +360,7 @@ static bool is_tied(const struct sl_serial *s, const char *name) {
     return false;
 }
 
-/* The next version of a stage; `args` NULL: the same weights. */
+/* Makes the next version of a stage. args NULL: with the same weights. */
 static sl_err make_version(struct sl_serial *s, int stage, struct sl_update_args *args) {
     struct sl_train *train = &s->parts[stage].train;
     int to = s->stale ? slab_of(s, s->step + 1) : 0;
@@ -369,7 +372,7 @@ static sl_err make_version(struct sl_serial *s, int stage, struct sl_update_args
     return sl_run_train_update(train, args);
 }
 
-/* A stage clips and skips by its own norm, a tied parameter by its own. */
+/* Steps a stage that clips and skips by its own norm; a tied parameter uses its own. */
 static sl_err step_alone(struct sl_serial *s, int stage, struct sl_update_args args) {
     struct sl_train *train = &s->parts[stage].train;
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
@@ -400,12 +403,13 @@ static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
         const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
         SL_TRY(sl_run_worker_sum_uses(train->worker, 0));
         SL_TRY(sl_run_train_norms(train, 0));
-        for (int k = 0; k < p->param_count; k++) /* copies of a tied parameter are equal */
+        /* copies of a tied parameter have equal gradients */
+        for (int k = 0; k < p->param_count; k++)
             s->norms[p->params[k].param] = train->norm_sums[k];
     }
     for (int64_t i = 0; i < s->config.graph->params.count; i++)
         sum += s->norms[i];
-    struct sl_scale_state scale = s->parts[0].train.scale; /* the same for all */
+    struct sl_scale_state scale = s->parts[0].train.scale; /* all stages have the same scale */
     struct sl_norm_verdict verdict = sl_optim_norm_judge(sum, 1 / scale.value, s->config.clip);
     report->norm = verdict.norm;
     report->lr = sl_optim_lr_at(&s->config.lr, s->config.base_lr, s->step + 1);

@@ -1,4 +1,4 @@
-/* Orders and versions of a serial run. */
+/* Reads orders and versions of a serial run from a schedule. */
 #include "run/serial_order.h"
 
 #include "sched/deps.h"
@@ -8,10 +8,10 @@
 struct reader {
     const struct sl_sched *sched;
     struct sl_serial_order *orders;
-    int64_t steps;      /* to be read */
-    int64_t **count[2]; /* [0: F, 1: sums][stage][step] that have been seen */
-    int32_t *made;      /* [seat] steps before the action */
-    int32_t *last;      /* [seat] highest step with a forward */
+    int64_t steps;      /* steps that are read */
+    int64_t **count[2]; /* [0: F, 1: sums][stage][step] how many have been read */
+    int32_t *made;      /* [seat] steps before the current action */
+    int32_t *last;      /* [seat] highest step of which a forward has been read */
 };
 
 static void see_pass(struct reader *r, int seat, const struct sl_action *a) {
@@ -58,7 +58,7 @@ static void read_sched(struct reader *r, struct sl_arena *scratch) {
     }
 }
 
-/* From the steps before each pass to the version it reads. */
+/* Turns the number of steps before each pass into the version that it reads. */
 static void apply_rule(const struct reader *r, int stage) {
     const struct sl_sched *sched = r->sched;
     struct sl_serial_order *order = &r->orders[stage];
@@ -66,7 +66,7 @@ static void apply_rule(const struct reader *r, int stage) {
     int32_t micros = sched->micros[stage];
     for (int64_t k = 0; k < r->steps * micros; k++) {
         int32_t step = (int32_t)(k / micros), lag;
-        if (sched->rule == SL_RULE_VSYNC) /* one micro-batch size */
+        if (sched->rule == SL_RULE_VSYNC) /* all stages have one micro-batch size here */
             order->version[0][k] = entry->version[0][k];
         if (sched->rule == SL_RULE_2BW)
             order->version[0][k] = step > 1 ? step - 1 : 0;

@@ -20,33 +20,33 @@ struct sl_session {
     struct sl_session_result *result;
     const struct sl_runner *runner;
     int64_t target;                      /* step after which the current call returns */
-    const struct sl_train_config *train; /* the runner's */
-    bool is_root;                        /* rank 0 */
+    const struct sl_train_config *train; /* configuration of the runner */
+    bool is_root;                        /* this is rank 0 */
     struct sl_run_log log;
-    struct sl_ckpt_lock *lock;   /* of the run directory; NULL: not held */
+    struct sl_ckpt_lock *lock;   /* lock of the run directory; NULL: not held */
     struct sl_text skipped;      /* checkpoints that could not be loaded */
-    struct sl_ckpt_saver *saver; /* NULL: no directory */
-    int64_t saved_step;          /* -1: none yet */
+    struct sl_ckpt_saver *saver; /* NULL: there is no run directory */
+    int64_t saved_step;          /* step of the last save; -1: none yet */
     int64_t first_step, start_ns, steps_ns;
-    int64_t every;       /* paced saves: steps between them, 0: not known yet */
+    int64_t every;       /* steps between paced saves; 0: not known yet */
     double sample_flops; /* forward and backward of one sample */
     int64_t reported;    /* the last step that was logged and passed to on_step */
-    sl_err early_err;    /* of a report during run() */
-    sl_err data_err;     /* of the samples of the next step */
+    sl_err early_err;    /* error of a report that was made during run() */
+    sl_err data_err;     /* error of reading the samples of the next step */
     struct sl_text data_message;
     struct sl_best best;
-    struct sl_step_report *reports; /* [capacity] of a run() */
+    struct sl_step_report *reports; /* [capacity] reports of one run() */
     int64_t capacity;
 };
 
 static int64_t step_of(const struct sl_session *s) { return s->runner->row->step(s->runner->ctx); }
 
-/* Merges a value that only rank 0 sets; zero elsewhere. */
+/* Shares a value that only rank 0 sets; it must be zero on the other ranks. */
 static sl_err share(const struct sl_session *s, void *value, int64_t size_bytes) {
     return s->runner->comm ? sl_comm_merge(s->runner->comm, value, size_bytes) : SL_OK;
 }
 
-/* Rank 0: locks the run directory before it reads or writes there. */
+/* Locks the run directory, on rank 0, before it reads or writes there. */
 static sl_err take_run(struct sl_session *s, bool *exists) {
     const struct sl_session_config *c = s->config;
     *exists = false;
@@ -57,7 +57,7 @@ static sl_err take_run(struct sl_session *s, bool *exists) {
     SL_TRY(sl_run_dir_make(c->run));
     SL_TRY(sl_ckpt_lock_take(c->run, &s->lock));
     SL_TRY(sl_run_dir_check(c->run, "config.json", c->read_config));
-    SL_TRY(sl_ckpt_exists(c->run, exists)); /* the last holder may have saved */
+    SL_TRY(sl_ckpt_exists(c->run, exists)); /* under the lock: its last holder may have saved */
     return sl_run_dir_refuse(c->run, c->resume, c->from_step, *exists);
 }
 
@@ -83,23 +83,23 @@ static sl_err start(struct sl_session *s) {
     }
     if (!c->run || !s->is_root)
         return SL_OK;
-    SL_TRY(sl_run_dir_write(c->run, "config.json", c->config)); /* a resumed run may have changes */
+    SL_TRY(sl_run_dir_write(c->run, "config.json", c->config)); /* a resume may change settings */
     if (!exists)
         SL_TRY(sl_run_dir_write(c->run, "model.model", c->model));
-    if (c->plan_text) /* a resumed run may have another plan */
+    if (c->plan_text) /* again on a resume, because the plan may have changed */
         SL_TRY(sl_run_dir_write(c->run, "plan.plan", c->plan_text));
     if (c->sched_text)
         SL_TRY(sl_run_dir_write(c->run, "schedule.sched", c->sched_text));
     else
         sl_run_dir_remove(c->run, "schedule.sched");
-    if (c->forecast) /* else remove that of an older plan */
+    if (c->forecast) /* otherwise removes the forecast of an older plan */
         SL_TRY(sl_run_dir_write(c->run, "forecast.json", c->forecast));
     else
         sl_run_dir_remove(c->run, "forecast.json");
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
-/* Does the cost of saves set their pace? */
+/* Does the measured cost of saves determine their interval? */
 static bool is_paced(const struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     return c->run && !c->checkpoint_every && c->pace_ns > 0;
@@ -119,7 +119,7 @@ static sl_err open_saver(struct sl_session *s) {
     return sl_ckpt_saver_open(&saver, &s->saver);
 }
 
-/* Reports a save that has ended; its cost sets the pace. */
+/* Reports a save that has ended; its cost sets the interval of paced saves. */
 static sl_err poll_save(struct sl_session *s, bool wait) {
     enum { SHARE_PERCENT = 3 };
     const struct sl_session_config *c = s->config;
@@ -142,7 +142,7 @@ static sl_err poll_save(struct sl_session *s, bool wait) {
     return SL_OK;
 }
 
-/* Has the time of the first paced save come? */
+/* Is it time for the first paced save? */
 static bool is_first_due(const struct sl_session *s) {
     return !s->every && s->saved_step <= s->first_step &&
            sl_clock_ns() - s->start_ns >= s->config->pace_ns;
@@ -159,7 +159,7 @@ static sl_err save(struct sl_session *s, bool wait) {
     if (!s->saver)
         return SL_OK;
     if (s->saved_step != step) {
-        SL_TRY(poll_save(s, true)); /* there is one copy */
+        SL_TRY(poll_save(s, true)); /* wait for the previous save: there is one snapshot */
         struct sl_ckpt_place place = s->runner->row->place(s->runner->ctx);
         SL_TRY(sl_ckpt_saver_save(s->saver, &place, wait));
         s->saved_step = step;
@@ -182,7 +182,7 @@ static sl_err evaluate(struct sl_session *s) {
     return SL_OK;
 }
 
-/* Rank 0 knows whether the evaluation was the best one; all ranks save. */
+/* Saves if the evaluation was the best one. Rank 0 knows that; all ranks save. */
 static sl_err judge(struct sl_session *s, int64_t step) {
     const struct sl_session_config *c = s->config;
     bool better = false;
@@ -200,7 +200,7 @@ static sl_err judge(struct sl_session *s, int64_t step) {
 
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-/* Logs a step and calls on_step, once per step: some are reported before run() returns. */
+/* Logs a step and calls on_step, once per step. Some are reported before run() returns. */
 static sl_err report_step(struct sl_session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
     double flops = s->sample_flops * (double)report->samples / ((double)report->dur_ns * 1e-9);
@@ -221,14 +221,14 @@ static void count_skipped(struct sl_session_result *result, const struct sl_step
         result->last_skipped++;
 }
 
-/* One bad batch at the end is no divergence. */
+/* Have the last steps all been skipped? One bad batch at the end does not count as divergence. */
 static bool has_diverged(const struct sl_session_result *result) {
     enum { TAIL = 3 };
     return result->last_skipped >= TAIL ||
            (result->last_skipped > 0 && result->last_skipped == result->steps_done);
 }
 
-/* After a step: its report, evaluation, checkpoint. */
+/* Called after a step: reports it, evaluates and saves if due. */
 static sl_err after_step(struct sl_session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
     SL_TRY(report_step(s, report));
@@ -244,8 +244,8 @@ static sl_err after_step(struct sl_session *s, struct sl_step_report *report) {
     return due(c->checkpoint_every, report->step) ? save(s, false) : poll_save(s, false);
 }
 
-/* Steps after which all ranks look whether there is something to decide: a signal, a save. One
- * process is told meanwhile, by the hooks. */
+/* Number of steps after which the ranks of an asynchronous pipeline compare notes about a signal or
+ * a save. One process needs no limit: hooks stop it during run(). */
 static int64_t look_length(const struct sl_session *s) {
     enum { LEAST = 128 };
     static const int64_t look_ns = 10000000000;
@@ -256,7 +256,7 @@ static int64_t look_length(const struct sl_session *s) {
     return per_step && look_ns / per_step > LEAST ? look_ns / per_step : LEAST;
 }
 
-/* Steps until an evaluation, a save or the end, at most `max`. */
+/* Number of steps until an evaluation, a save or the end; at most `max`. */
 static int64_t run_length(const struct sl_session *s, int64_t max) {
     const struct sl_train_config *c = s->train;
     int64_t step = step_of(s), length = s->target - step, look = look_length(s);
@@ -280,8 +280,8 @@ static sl_err log_staleness(struct sl_session *s) {
     return err;
 }
 
-/* Steps, at most run_length, whose samples can be read. A step that fails in the middle leaves no
- * state that could be saved. An asynchronous pipeline reads ahead: its steps are not checked. */
+/* Number of steps, at most run_length, whose samples can be read: a step that fails in the middle
+ * leaves no state to save. Asynchronous pipelines read ahead; their steps are not tried. */
 static int64_t readable_steps(struct sl_session *s) {
     const struct sl_train_config *c = s->train;
     int64_t length = run_length(s, s->runner->max_steps), good = 0;
@@ -298,7 +298,7 @@ static int64_t readable_steps(struct sl_session *s) {
     return good;
 }
 
-/* One run() of the runner and the reports of its steps. */
+/* Calls run() of the runner once and reports its steps. */
 static sl_err run_some(struct sl_session *s, int64_t count) {
     const struct sl_runner *r = s->runner;
     if (count > s->capacity) {
@@ -316,22 +316,22 @@ static sl_err run_some(struct sl_session *s, int64_t count) {
     return SL_OK;
 }
 
-/* The next decision, the same on all ranks: a signal to any rank stops all; rank 0 decides when to
+/* What to do next; the same on all ranks. A signal to any rank stops all; rank 0 decides when to
  * save. */
 struct turn {
     bool stop, save, bad_data;
-    int64_t steps; /* of the next run(); 0: the data of the next step cannot be read */
+    int64_t steps; /* steps of the next run(); 0: the samples of the next step cannot be read */
 };
 
 static sl_err agree_on_turn(struct sl_session *s, struct turn *turn) {
     *turn = (struct turn){.stop = (s->config->stop && *s->config->stop) || s->result->early,
                           .save = is_save_due(s),
                           .steps = readable_steps(s)};
-    turn->bad_data = s->data_err != SL_OK; /* only rank 0 has looked */
+    turn->bad_data = s->data_err != SL_OK; /* only rank 0 has tried to read */
     return share(s, turn, sizeof *turn);
 }
 
-/* After the last step, a signal or a data error: the checkpoint of the end. */
+/* Saves the final checkpoint after the last step, a signal or a data error. */
 static sl_err conclude(struct sl_session *s) {
     SL_TRY(save(s, true));
     if (s->data_err != SL_OK)
@@ -358,7 +358,7 @@ static sl_err run_steps(struct sl_session *s, int64_t steps) {
 static void report_early(void *session, const struct sl_step_report *report) {
     struct sl_session *s = session;
     struct sl_step_report copy = *report;
-    if (s->runner->comm && s->runner->comm->ranks > 1) { /* provisional: see sl_run_hooks */
+    if (s->runner->comm && s->runner->comm->ranks > 1) { /* report is provisional: sl_run_hooks */
         if (s->config->on_provisional)
             s->config->on_provisional(s->config->ctx, report);
     } else if (s->early_err == SL_OK) {
@@ -366,7 +366,7 @@ static void report_early(void *session, const struct sl_step_report *report) {
     }
 }
 
-/* Called while an asynchronous pipeline of one process is full: shall it pause for a save? */
+/* Should the pipeline pause for a save? Called during run() of an asynchronous pipeline. */
 static bool wants_pause(void *session) {
     const struct sl_session *s = session;
     return is_paced(s) && is_first_due(s);
@@ -378,13 +378,13 @@ static struct sl_graph_stats stats_of(const struct sl_graph *graph) {
     return stats;
 }
 
-/* Recomputed passes do not count. */
+/* Flops of one sample, forward and backward, without recomputation. */
 static double sample_flops(const struct sl_graph *graph) {
     struct sl_graph_stats stats = stats_of(graph);
     return stats.forward_flops + stats.input_grad_flops + stats.weight_grad_flops;
 }
 
-/* Memory of this process, predicted: workers, data set, saving. Rank 0 handles the files. */
+/* Predicts the memory of this process: workers, data set, saving. Rank 0 handles the files. */
 static int64_t predict_bytes(const struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     bool any = c->run || c->init;
@@ -393,7 +393,7 @@ static int64_t predict_bytes(const struct sl_session *s) {
            (any && s->is_root ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
-/* The prediction for every rank of a pipeline. The allowance for small objects (lists,
+/* Predicts the memory of every rank of a pipeline. The allowance for small objects (lists,
  * programs) was measured; it includes the error of the kernel's page count (e2e.mpi_memory). */
 static sl_err predict_ranks(const struct sl_session *s, struct sl_arena *arena, int64_t **out) {
     enum { SMALL_BYTES = 3 << 16 };

@@ -1,4 +1,4 @@
-/* Why a step was skipped: repeats its passes and checks after every instruction. */
+/* Finds out why a step was skipped: repeats its passes and checks after every instruction. */
 #include "run/train.h"
 
 #include <stdlib.h>
@@ -41,8 +41,8 @@ static sl_err look_at_step(struct sl_train *train, int64_t step, const struct sl
     return bad->kind ? SL_OK : sl_run_finite_sums(train->worker, 0, bad);
 }
 
-/* The step itself may have damaged the running statistics. No forward pass of training reads them, so
- * the repetition starts from zeros and restores them afterwards. */
+/* Repeats the passes of a step. The step itself may have damaged the running statistics; no forward
+ * pass of training reads them, so the repetition starts from zeros and restores them afterwards. */
 sl_err sl_run_train_find_bad(struct sl_train *train, int64_t step,
                              const struct sl_data_range *range, struct sl_bad *bad) {
     int64_t bytes = train->worker->programs[SL_WORKER_FULL]->state_bytes;

@@ -12,7 +12,8 @@ struct norms {
     int grad_slot;
 };
 
-/* A repetition writes its sums after the first ones, for the comparison. */
+/* A repetition for the audit writes its sums behind the first ones, so that they can be
+ * compared. */
 static sl_err act_norms(void *ctx, bool repeated) {
     struct norms *norms = ctx;
     struct sl_train *train = norms->train;
@@ -139,7 +140,7 @@ double sl_run_train_reported_scale(const struct sl_train_config *config, double 
 
 sl_err sl_run_train_apply(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
-    double sum = 0; /* over parameters in graph order */
+    double sum = 0; /* over all parameters, in graph order */
     SL_TRY(sl_run_worker_sum_uses(train->worker, 0));
     SL_TRY(sl_run_train_norms(train, 0));
     for (int i = 0; i < p->param_count; i++)

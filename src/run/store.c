@@ -1,4 +1,4 @@
-/* The tensors of a run, and one worker as a store. */
+/* Lists the tensors of a run, and presents one worker as a store. */
 #include "run/store.h"
 
 #include "run/part.h"
@@ -13,7 +13,7 @@
 struct listing {
     struct sl_arena *arena;
     const struct sl_train_config *config;
-    struct sl_run_tensors *out; /* entries NULL: only count */
+    struct sl_run_tensors *out; /* if its entries are NULL, the tensors are only counted */
 };
 
 static void add(struct listing *l, const struct sl_ckpt_entry *entry, struct sl_tensor_id id) {
@@ -68,7 +68,7 @@ sl_run_tensors_build(struct sl_arena *arena, const struct sl_train_config *confi
                      bool (*has)(const void *ctx, const struct sl_tensor_id *id), const void *ctx) {
     struct sl_run_tensors out = {0};
     struct listing l = {arena, config, &out};
-    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
+    for (int pass = 0; pass < 2; pass++) { /* the first pass counts, the second fills */
         if (pass) {
             out.entries = SL_NEW(arena, struct sl_ckpt_entry, out.count + 1);
             out.ids = SL_NEW(arena, struct sl_tensor_id, out.count + 1);
@@ -133,7 +133,7 @@ sl_err sl_run_place_scale(const struct sl_train_config *config, const struct sl_
                           struct sl_scale_state *scale) {
     if (!*place->loss_scale || !config->loss_scale.dynamic)
         return SL_OK;
-    char newest[SL_CKPT_SCALE_TEXT]; /* a pipeline adds older ones after it */
+    char newest[SL_CKPT_SCALE_TEXT]; /* a pipeline appends the scales of older steps */
     snprintf(newest, sizeof newest, "%.*s", (int)strcspn(place->loss_scale, ";"),
              place->loss_scale);
     if (!sl_optim_scale_state_parse(newest, scale))

@@ -36,7 +36,7 @@ sl_err sl_run_train_open_optimizer(struct sl_train *train) {
         struct sl_optim_shape shape = sl_plan_optim_shape(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
     }
-    if (train->opt_scratch) /* shared, provided by the caller */
+    if (train->opt_scratch) /* the caller provides a scratch area that it shares */
         return SL_OK;
     return train->device->row->alloc(train->device, sl_plan_optim_scratch(p, &train->config.optim),
                                      &train->opt_scratch);

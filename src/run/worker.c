@@ -1,4 +1,4 @@
-/* A worker: memory of a stage on a device, and single passes of micro-batches. */
+/* A worker: the memory of a stage on a device, and single passes of micro-batches. */
 #include "run/worker.h"
 
 #include "plan/bytes.h"
@@ -59,8 +59,8 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Evaluation runs between training passes. It uses a slot if one is large enough, else WORK, which is
- * free then. */
+/* Lends the work area, and finds a slot for evaluation, which runs between training passes. It uses
+ * a training slot if one is large enough, else WORK, which is free then. */
 void sl_run_worker_lend(struct sl_worker *w, void *work, void *staging) {
     w->work = work;
     w->staging = staging;
@@ -86,7 +86,8 @@ static sl_err alloc_memory(struct sl_worker *w) {
             continue;
         SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes &&
                   p->fixed_bytes == full->fixed_bytes);
-        if (i != SL_WORKER_EVAL) { /* which comes last */
+        /* the evaluation program comes last and has no slot of its own */
+        if (i != SL_WORKER_EVAL) {
             slot = larger(slot, p->slot_bytes);
             w->train_work_bytes = larger(w->train_work_bytes, p->work_bytes);
         } else if (w->eval_beside || p->slot_bytes > slot) {

@@ -17,55 +17,57 @@
 enum sl_worker_program { SL_WORKER_FULL, SL_WORKER_LAST, SL_WORKER_EVAL, SL_WORKER_PROGRAMS };
 
 struct sl_worker_config {
-    const struct sl_graph *graph; /* differentiated */
-    const int *stage_of;          /* NULL: one stage */
+    const struct sl_graph *graph; /* the differentiated graph */
+    const int *stage_of;          /* NULL: the worker runs the whole graph */
     int stage;
-    int64_t samples;                   /* of a full micro-batch */
-    int64_t last_samples;              /* of the last one of a batch; 0 or equal: all are full */
-    const struct sl_graph *eval_graph; /* the same model for evaluation, or NULL */
+    int64_t samples; /* samples of a full micro-batch */
+    /* samples of the last micro-batch of a batch; 0 or equal to `samples`: all are full */
+    int64_t last_samples;
+    const struct sl_graph *eval_graph; /* graph of the same model for evaluation, or NULL */
     int64_t eval_samples;
-    bool (*has_kernel)(const char *name); /* of the device */
+    bool (*has_kernel)(const char *name); /* the device's kernel query */
     enum sl_dtype dtype;                  /* of activations */
     bool split, recompute;
-    int slots;        /* micro-batches in flight */
-    int versions;     /* weight slabs */
-    int grad_slots;   /* gradient slabs */
-    int state_count;  /* optimizer state slabs */
-    uint64_t seed;    /* of initial values */
-    bool borrows;     /* sl_run_worker_lend provides work area and staging */
+    int slots;        /* number of micro-batches in flight */
+    int versions;     /* number of weight slabs */
+    int grad_slots;   /* number of gradient slabs */
+    int state_count;  /* number of optimizer state slabs */
+    uint64_t seed;    /* seed of the initial values */
+    bool borrows;     /* the caller provides work area and staging with sl_run_worker_lend */
     bool eval_beside; /* evaluation may run while micro-batches are in flight */
-    int64_t audit;    /* repeat and compare one action in this many; 0: none */
+    int64_t audit;    /* audit one of this many actions; 0: none */
 };
 
 struct sl_worker {
     struct sl_device *device;
     const struct sl_graph *graph;
     int stage;
-    struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
+    struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: the worker does not need it */
     struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
-    void **slot; /* [slots + 1] the last is for evaluation and uses the memory of others */
+    /* [slots + 1] the last one is for evaluation; its memory is that of other slots or of WORK */
+    void **slot;
     void **param, **grad, **opt; /* device memory */
     void *fixed, *state, *work;
-    bool *tied;    /* [params] the caller has summed it over stages */
-    void *staging; /* host: one input of one micro-batch */
+    bool *tied;    /* [params] the caller adds the uses of this tied parameter */
+    void *staging; /* host memory for one input of one micro-batch */
     int64_t slot_bytes;
     bool borrows, eval_beside, eval_in_work;
-    int64_t work_bytes, staging_bytes; /* required */
-    int64_t train_work_bytes;          /* of work_bytes, without evaluation */
-    int64_t bytes;                     /* of the device, without lent memory */
-    struct sl_audit *audit;            /* NULL: no audit */
+    int64_t work_bytes, staging_bytes; /* bytes that it needs; see sl_run_worker_lend */
+    int64_t train_work_bytes;          /* the part of work_bytes that training needs */
+    int64_t bytes;          /* device memory that it has allocated, without lent memory */
+    struct sl_audit *audit; /* NULL: no audit */
 };
 
 SL_MUST_CHECK sl_err sl_run_worker_open(struct sl_device *device,
                                         const struct sl_worker_config *config,
                                         struct sl_worker **out);
 void sl_run_worker_close(struct sl_worker *worker);
-/* Before the first pass of a worker that borrows: work_bytes on the device, staging_bytes on the
- * host. Their contents do not last from one pass to the next. */
+/* Lends memory to a worker that borrows, before its first pass: work_bytes on the device,
+ * staging_bytes on the host. The contents do not last from one pass to the next. */
 void sl_run_worker_lend(struct sl_worker *worker, void *work, void *staging);
 
-/* init.c: initial values into every weight version and the running statistics. */
+/* init.c. Writes initial values into every weight version and the running statistics. */
 SL_MUST_CHECK sl_err sl_run_worker_init(struct sl_worker *worker, uint64_t seed);
 
 /* A pass of one micro-batch. */
@@ -83,10 +85,10 @@ struct sl_worker_pass {
 };
 SL_MUST_CHECK sl_err sl_run_worker_pass(struct sl_worker *worker,
                                         const struct sl_worker_pass *pass);
-/* The same without audit. */
+/* The same without an audit. */
 SL_MUST_CHECK sl_err sl_run_worker_run(struct sl_worker *worker, const struct sl_worker_pass *pass);
 
-/* The program for training micro-batches of this size. */
+/* Returns the program for training micro-batches of this size. */
 enum sl_worker_program sl_run_worker_program_for(const struct sl_worker *worker, int64_t samples);
 
 /* Copy host data into a port of a slot, or out of it. */
@@ -95,30 +97,32 @@ SL_MUST_CHECK sl_err sl_run_worker_put(struct sl_worker *worker, int slot,
 SL_MUST_CHECK sl_err sl_run_worker_get(struct sl_worker *worker, int slot,
                                        const struct sl_program_port *port, void *host);
 struct sl_part {
-    int64_t first, count; /* elements */
+    int64_t first, count; /* range of elements */
 };
 SL_MUST_CHECK sl_err sl_run_worker_get_part(struct sl_worker *worker, int slot,
                                             const struct sl_program_port *port, struct sl_part part,
                                             void *host);
 
-/* Add the uses of every parameter; the memory of the first use then holds the gradient. */
+/* Adds the uses of every parameter; the memory of the first use then holds the gradient. */
 SL_MUST_CHECK sl_err sl_run_worker_sum_uses(struct sl_worker *worker, int grad_slot);
 
 /* Copies weight slab `from` to slab `to`. */
 SL_MUST_CHECK sl_err sl_run_worker_copy_weights(struct sl_worker *worker, int to, int from);
 
-/* For replicas: set the gradient to zero; scale the sum of running statistics to their mean. */
+/* For replicas. clear_grads: sets the gradient to zero. scale_state: multiplies the summed running
+ * statistics, to get their mean. */
 SL_MUST_CHECK sl_err sl_run_worker_clear_grads(struct sl_worker *worker, int grad_slot);
 SL_MUST_CHECK sl_err sl_run_worker_scale_state(struct sl_worker *worker, float by);
 
-/* The row of a graph parameter (or state) in a program's list; NULL when the stage lacks it. */
+/* Returns the row of a graph parameter (or state) in a program's list; NULL if the stage lacks
+ * it. */
 const struct sl_program_param *sl_run_worker_find(const struct sl_program_param *list, int count,
                                                   int index);
 
-/* Device memory of an operand of a pass; NULL when it is absent. */
+/* Returns the device memory of an operand of a pass; NULL if the operand is absent. */
 void *sl_run_worker_operand(const struct sl_worker *worker, const struct sl_worker_pass *pass,
                             const struct sl_operand *operand);
-/* Device memory of a parameter's weights, its gradient, its optimizer state. */
+/* The device memory of a parameter's weights, gradient and optimizer state. */
 void *sl_run_worker_weight(const struct sl_worker *worker, int version, int param);
 void *sl_run_worker_grad(const struct sl_worker *worker, int grad_slot, int param);
 void *sl_run_worker_opt(const struct sl_worker *worker, int state, int param);
