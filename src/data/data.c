@@ -99,7 +99,9 @@ sl_err sl_data_count_valid(const struct sl_data *data, enum sl_data_split split,
     *valid = 0;
     SL_TRY(check_range(data, split, first, count));
     bool target = bound->in_seq && bound->role == SL_ROLE_TARGET;
-    if (bound->want.dtype == SL_DATA_INT && (bound->ignore >= 0 || (target && data->kind->ignores)))
+    bool ignores =
+        bound->role == SL_ROLE_TARGET && data->kind->ignores && !(target && data->seq->masked);
+    if (bound->want.dtype == SL_DATA_INT && (bound->ignore >= 0 || ignores))
         return count_by_reading(data, split, first, count, input, valid);
     if (target && data->seq->masked)
         for (int64_t i = 0; i < count; i++)

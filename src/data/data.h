@@ -56,8 +56,8 @@ struct sl_data_provider {
 
 /* Options of sl_data_open. Zero is the default of every field but source and inputs. */
 struct sl_data_spec {
-    /* "synthetic", "PATH", "KIND:PATH", "PATH,PATH,..." (shards, or images and labels); "next:" or
-     * "masked:" in front sets the objective, "packed:" puts several texts of JSON lines into a sample. sl_data_kind_name lists the kinds. */
+    /* "synthetic", "PATH", "KIND:PATH", "PATH,PATH,..." (shards, or images and labels), with
+     * "NAME=PATH" for arrays; "next:" or "masked:" in front sets the objective, "packed:" puts several texts of JSON lines into a sample. sl_data_kind_name lists the kinds. */
     const char *source;
     /* tokenizer.json, vocab.json (with merges.txt in the same folder), or a folder; NULL: bytes */
     const char *tokenizer;

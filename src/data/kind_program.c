@@ -6,12 +6,6 @@ struct program_set {
     bool *has; /* [inputs] the program fills it; else its name says what it holds */
 };
 
-/* sl_data_fill_plain fills these. */
-static bool is_plain(enum sl_data_role role) {
-    return role == SL_ROLE_MASK || role == SL_ROLE_SEGMENT || role == SL_ROLE_POSITION ||
-           role == SL_ROLE_ROW || role == SL_ROLE_MATCH;
-}
-
 static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     struct program_set *set = SL_NEW(&data->arena, struct program_set, 1);
     struct sl_data_input *inputs = SL_NEW(&data->arena, struct sl_data_input, spec->input_count);
@@ -34,7 +28,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     for (int i = 0; i < data->bound_count; i++)
         set->has[i] &= data->bound[i].role != SL_ROLE_ROW; /* the index in the micro-batch */
     for (int i = 0; i < data->bound_count; i++)
-        if (!set->has[i] && !is_plain(data->bound[i].role))
+        if (!set->has[i] && !sl_data_is_plain(data->bound[i].role))
             return sl_data_refuse(data, &data->bound[i].want);
     return SL_OK;
 }

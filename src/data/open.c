@@ -1,6 +1,6 @@
 /* Opening a data set: choose the kind, open the files, bind the inputs, split off validation.
  *
- *   source   [next:|masked:] [packed:] [KIND:] PATH[,PATH...]   or   synthetic
+ *   source   [next:|masked:] [packed:] [KIND:] [NAME=]PATH[,[NAME=]PATH...]   or   synthetic
  */
 #include "data/data.h"
 #include "data/source.h"
@@ -139,7 +139,7 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     if (!*out)
         return sl_fail(SL_ERR_INPUT,
                        "%s: cannot tell what kind of data this is; say KIND:%s (csv, "
-                       "f32, idx, jsonl, llmc, megatron, text, u16, u32)",
+                       "f32, idx, jsonl, llmc, megatron, npy, text, u16, u32)",
                        path, path);
     return SL_OK;
 }
@@ -153,6 +153,36 @@ void sl_data_add_file(struct sl_data *data, const char *path) {
             (struct sl_blob){.name = sl_arena_dup(&data->arena, path, strlen(path)), .fd = -1};
 }
 
+/* "NAME=PATH" -> PATH, and NAME in *label. A file that has the whole name has no label. */
+static const char *take_label(struct sl_data *data, const char *item, const char **label) {
+    size_t n = strspn(item, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+    *label = NULL;
+    if (!n || item[n] != '=' || sl_file_exists(item))
+        return item;
+    *label = sl_arena_dup(&data->arena, item, n);
+    return item + n + 1;
+}
+
+/* One item of the list of files. */
+static sl_err add_item(struct sl_data *data, const char *item) {
+    const char *label, *path = take_label(data, item, &label);
+    if (!data->kind)
+        SL_TRY(guess_kind(path, &data->kind));
+    if (label && !data->kind->named)
+        return sl_fail(SL_ERR_INPUT, "%s: files of a set of kind %s have no NAME=", item,
+                       data->kind->name);
+    int first = data->blob_count;
+    if (data->kind->expand)
+        data->kind->expand(data, path);
+    else
+        sl_data_add_file(data, path);
+    if (label && data->blob_count == first)
+        return sl_fail(SL_ERR_INPUT, "%s: the file is already in the list", item);
+    if (label)
+        data->label[first] = label;
+    return SL_OK;
+}
+
 static sl_err open_files(struct opening *o) {
     struct sl_data *data = o->data;
     const char *at = o->paths;
@@ -161,18 +191,14 @@ static sl_err open_files(struct opening *o) {
     if (!*at)
         return sl_fail(SL_ERR_INPUT, "%s: no file given", data->kind ? data->kind->name : "data");
     data->blob = SL_NEW(&data->arena, struct sl_blob, SL_DATA_FILES);
+    data->label = SL_NEW(&data->arena, const char *, SL_DATA_FILES);
     while (*at) {
         size_t length = strcspn(at, ",");
         const char *path = sl_arena_dup(&data->arena, at, length);
         at += length + (at[length] == ',');
         if (!length)
             continue;
-        if (!data->kind)
-            SL_TRY(guess_kind(path, &data->kind));
-        if (data->kind->expand)
-            data->kind->expand(data, path);
-        else
-            sl_data_add_file(data, path);
+        SL_TRY(add_item(data, path));
     }
     if (!data->blob_count || data->blob_count > data->kind->files_max)
         return sl_fail(SL_ERR_INPUT, "%d files; a set of kind %s has from 1 to %d",
@@ -224,8 +250,8 @@ static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spe
                        (long long)data->total, (long long)valid);
     data->samples[SL_DATA_VALID] = valid;
     data->samples[SL_DATA_TRAIN] = data->total - valid;
-    bool last = spec->holdout == SL_DATA_HOLD_AUTO ? data->kind->ordered
-                                                   : spec->holdout == SL_DATA_HOLD_LAST;
+    bool last =
+        spec->holdout == SL_DATA_HOLD_AUTO ? data->ordered : spec->holdout == SL_DATA_HOLD_LAST;
     data->drawn = valid > 0 && !last;
     return SL_OK;
 }
@@ -238,6 +264,7 @@ static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     if (data->packed && !data->kind->ignores)
         return sl_fail(SL_ERR_INPUT, "packed: is for JSON lines, not for a set of kind %s",
                        data->kind->name);
+    data->ordered = data->kind->ordered;
     SL_TRY(data->kind->open(data, spec));
     SL_ASSERT(data->total > 0);
     return split_samples(data, spec);

@@ -102,6 +102,11 @@ sl_err sl_data_bad_value(const struct sl_data_bound *bound, int64_t value, const
         file, (long long)value, (long long)bound->want.below, bound->want.name);
 }
 
+bool sl_data_is_plain(enum sl_data_role role) {
+    return role == SL_ROLE_MASK || role == SL_ROLE_SEGMENT || role == SL_ROLE_POSITION ||
+           role == SL_ROLE_ROW || role == SL_ROLE_MATCH;
+}
+
 static void put(const struct sl_data_bound *bound, void *dst, int64_t i, int64_t value) {
     if (bound->want.dtype == SL_DATA_INT)
         ((int32_t *)dst)[i] = (int32_t)value;

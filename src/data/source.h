@@ -44,6 +44,7 @@ struct sl_data_kind {
     const char *suffixes;              /* ".csv.tsv", or "" */
     bool ordered;                      /* neighbours overlap or depend: validation = last part */
     int files_max;                     /* 0: none */
+    bool named;                        /* a file may be NAME=PATH: the input that it is for */
     /* Is this file certainly of this kind? `head` is its decompressed start. NULL: unknown. */
     bool (*sniff)(const unsigned char *head, int64_t length);
     /* Add the files that belong to `path`, in order. NULL: only the file itself. */
@@ -64,6 +65,8 @@ struct sl_data {
     const struct sl_data_kind *kind;
     struct sl_blob *blob; /* files, in order */
     int blob_count;
+    const char **label; /* [blob_count] NAME of NAME=PATH, or NULL; NULL: no names */
+    bool ordered;       /* as in the kind, which may change it */
     struct sl_data_bound *bound;
     int bound_count;
     void *state;       /* of the kind, in the arena */
@@ -92,6 +95,8 @@ sl_err sl_data_refuse(const struct sl_data *data, const struct sl_data_input *in
 /* Fails: a value is outside the range of an int input. */
 sl_err sl_data_bad_value(const struct sl_data_bound *bound, int64_t value, const char *file);
 
+/* Does the role need no data: mask, segments, positions, row, match? */
+bool sl_data_is_plain(enum sl_data_role role);
 /* Fill an input whose role needs no data: mask, segments, positions, row. False: another role. */
 bool sl_data_fill_plain(const struct sl_data_bound *bound, const struct sl_data_ask *ask);
 
