@@ -1,4 +1,4 @@
-/* Lower bounds on the step (bound.h). */
+/* Computes lower bounds on the step (bound.h). */
 #include "search/bound.h"
 
 #include "search/chain.h"
@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- work and way ---- */
+/* ---- the bounds Work and Way ---- */
 
-/* The longest way through the units, there and back. */
+/* Returns the time of the longest path through the units, forward and back. */
 static int64_t longest_way(const struct sl_problem *p, int size) {
     struct sl_arena arena = {0};
     int *order = SL_NEW(&arena, int, p->unit_count + 1);
@@ -26,10 +26,10 @@ static int64_t longest_way(const struct sl_problem *p, int size) {
     return longest;
 }
 
-/* Linear programming duality: give each kind of device a price such that one second of all devices
- * costs 1. Then no step is shorter than the price of the work on its cheapest kinds. Prices
- * inverse to the time of a whole pass are exact if kinds differ by a factor. `equal`: all prices
- * are equal, which is also a valid bound. */
+/* The bound Work by linear programming duality. Give each kind of device a price such that one
+ * second of all devices costs 1. Then no step is shorter than the price of the work, each part of
+ * it on the kind where it is cheapest. Prices inverse to the time of a whole pass are exact if
+ * kinds differ by a constant factor. `equal`: all prices are equal, which is also a valid bound. */
 static double work_bound(const struct sl_problem *p, int size, bool equal) {
     const struct sl_machine *m = p->machine;
     double *price = sl_realloc(NULL, sizeof *price * (size_t)m->kind_count), all = 0, work = 0;
@@ -66,7 +66,7 @@ int64_t sl_search_size_bound(const struct sl_problem *p, int size, bool async) {
 
 /* ---- all sizes and schedules ---- */
 
-/* All work, each unit at its fastest micro-batch size. */
+/* Returns the time of all work, each unit at its fastest micro-batch size. */
 static int64_t mixed_work(const struct sl_problem *p) {
     double work = 0;
     for (int u = 0; u < p->unit_count; u++) {
@@ -89,7 +89,8 @@ int64_t sl_search_space_bound(const struct sl_problem *p, const char *const *sch
     for (const char *const *s = schedules; *s; s++)
         for (int size = p->size_count - 1; size >= 0; size--) {
             if (sl_search_schedule_shares(
-                    *s)) { /* a worker may have stages from all over the path */
+                    *s)) { /* on such schedules a worker may have stages from anywhere on the
+                            * path */
                 int64_t least = sl_search_size_bound(p, size, false);
                 best = least < best ? least : best;
                 continue;

@@ -3,12 +3,11 @@
  * A complete sequence is tried with its true edges and as a chain, with both orders of workers
  * (sl_candidate.across), and with every placement.
  *
- * A partial plan is pruned if no completion can beat the best plan. Two bounds prove that: the way
- * through the units before a stage, all of its passes, and the way back (sl_search_candidate_bound
- * with units instead of stages); and the remaining work over the remaining devices. On small graphs
- * the search ends and the best plan is proven. On large ones it stops after a number of nodes, and
- * hill climbing continues from the best plan.
- */
+ * A partial plan is pruned if no completion can beat the best plan. Two bounds prove that. One
+ * is the time of the path through the units before a stage, of all its passes, and of the path
+ * back (sl_search_candidate_bound with units instead of stages). The other is the remaining work
+ * divided by the remaining devices. On small graphs the search ends and proves the best plan. On
+ * large ones it stops after a number of nodes, and hill climbing continues from the best plan. */
 #include "search/cuts.h"
 #include "search/placements.h"
 #include "search/pool.h"
@@ -22,19 +21,22 @@ struct branch {
     const struct sl_problem *p;
     const struct sl_search_downsets *downsets;
     const char *planner, *schedule;
-    int size, size_last; /* range of sizes of a stage; asynchronous plans have one size */
+    /* a stage may use sizes size .. size_last; in asynchronous plans the two are equal */
+    int size, size_last;
     bool sync, split;
-    int64_t *up_f, *up_b; /* [unit] longest path that ends with this unit, ns */
-    double *left;         /* [ideal] work of the whole batch, ns */
-    double memory;        /* of the largest device */
-    int64_t nodes;        /* budget: nodes left to visit */
+    /* [unit] longest path that ends with this unit, forward and backward, in ns */
+    int64_t *up_f, *up_b;
+    double *left;  /* [downset] work of the whole batch in it, in ns */
+    double memory; /* bytes of the largest device */
+    int64_t nodes; /* number of nodes that may still be visited */
     bool stopped;
     int depth;
-    int *path;            /* [stage, counted from the last] the downset before it */
-    int *width, *size_of; /* indexed like path */
+    int *path;            /* [stage, counted from the last] downset before the stage */
+    int *width, *size_of; /* [stage, counted from the last] */
     bool *recompute;
     struct sl_arena *arena;
-    struct sl_search_placements *placements; /* [devices used]; listed when needed */
+    /* [devices used] placements, listed when they are first needed */
+    struct sl_search_placements *placements;
 };
 
 /* ---- bounds of partial plans ---- */
@@ -53,7 +55,7 @@ static int64_t least(const struct branch *b, int size, int unit, int what) {
     return best;
 }
 
-/* The minimum over the sizes that a stage may have. */
+/* Returns the least time that a unit has with any size that a stage may use. */
 static int64_t least_of_sizes(const struct branch *b, int unit, int what) {
     int64_t best = INT64_MAX;
     for (int size = b->size; size <= b->size_last; size++) {
@@ -94,7 +96,8 @@ static void fill_ways(struct branch *b, struct sl_arena *arena) {
     }
 }
 
-/* The stage between two downsets: longest paths before it (forward, backward) and its sums. */
+/* The stage between two downsets: the longest paths before it, forward and backward, and its
+ * sums. */
 struct piece {
     int size;
     int64_t there, back, i;
@@ -124,7 +127,7 @@ static void measure(const struct branch *b, int larger, int smaller, int size, s
                 out->back = b->up_b[from] > out->back ? b->up_b[from] : out->back;
             }
         }
-    for (int t = 0; t < b->p->tie_count; t++) /* lower bound: count tied parameters once */
+    for (int t = 0; t < b->p->tie_count; t++) /* for a lower bound, tied parameters count once */
         out->sum.params -= (double)b->p->ties[t].bytes * (b->p->ties[t].count - 1);
     out->sum.params = out->sum.params > 0 ? out->sum.params : 0;
 }
@@ -134,8 +137,8 @@ static bool too_slow(const struct branch *b, int64_t bound) {
     return out->found && bound >= out->best.score.step_ns;
 }
 
-/* Lower bound with `rounds` passes of the piece. If W is split off, earlier stages do not wait for
- * it. */
+/* Lower bound on an iteration with `rounds` passes of the piece. If W is split off, earlier stages
+ * do not wait for it. */
 static int64_t bound_of(const struct branch *b, const struct piece *piece, int64_t rounds,
                         bool recompute) {
     int64_t f = piece->sum.f + (recompute ? sl_search_recompute_ns(b->p, piece->sum.f) : 0);
@@ -148,7 +151,7 @@ static int64_t bound_of(const struct branch *b, const struct piece *piece, int64
 
 /* ---- branch ---- */
 
-/* Does every stage send to the next? Then `sequential` gives the same plan. */
+/* Does every stage send to the next one? Then `sequential` gives the same plan. */
 static bool is_chain(const struct sl_candidate_detail *detail) {
     for (int s = 0; s + 1 < detail->c.stage_count; s++) {
         bool next = false;
@@ -160,7 +163,7 @@ static bool is_chain(const struct sl_candidate_detail *detail) {
     return true;
 }
 
-/* Tries the candidate with all placements; returns is_chain. */
+/* Tries the candidate with all placements. Returns is_chain of it. */
 static bool try_placements(struct branch *b, struct sl_candidate *c, int used) {
     struct sl_search_placements *placements = &b->placements[used];
     bool chain = false;
@@ -204,7 +207,7 @@ static void try_sequence(struct branch *b) {
     int *width = SL_NEW(&arena, int, b->depth);
     int *size_of = SL_NEW(&arena, int, b->depth), smallest = b->size_last;
     bool *recompute = SL_NEW(&arena, bool, b->depth);
-    for (int s = 0; s < b->depth; s++) { /* path[0] is the last stage */
+    for (int s = 0; s < b->depth; s++) { /* path[0] belongs to the last stage */
         int at = b->depth - 1 - s;
         const uint64_t *large = sl_ideal(ideals, at ? b->path[at - 1] : ideals->count - 1);
         const uint64_t *small = sl_ideal(ideals, b->path[at]);
@@ -310,7 +313,8 @@ static void branch(struct sl_search_pool *pool, const struct sl_search_downsets 
         double memory = p->memory[d] > 0 ? (double)p->memory[d] : INFINITY;
         b.memory = memory > b.memory ? memory : b.memory;
     }
-    if (2 * micros_of(&b, size) * devices > LARGE) /* slow to simulate: only hill climbing */
+    /* simulations would be slow: only hill climbing */
+    if (2 * micros_of(&b, size) * devices > LARGE)
         b.nodes = 0;
     fill_ways(&b, &arena);
     visit(&b, downsets->ideals.count - 1, devices);

@@ -1,4 +1,5 @@
-/* Expanding a candidate: times and bytes of its stages, edges between them, workers on devices. */
+/* Expands a candidate: times and bytes of its stages, edges between them, the device of each
+ * worker. */
 #include "search/candidate.h"
 
 #include "base/vec.h"
@@ -58,7 +59,7 @@ int sl_search_candidate_rank(const struct sl_candidate *c, int stage, int replic
     }
 }
 
-/* Equal pipelines: replicas of a stage per worker of its rank. */
+/* Returns the number of equal pipelines. */
 static int pipelines_of(const struct sl_candidate *c) {
     return layout_of(c) == SL_LAYOUT_CROSS ? c->width[0] / 2 : c->width[0];
 }
@@ -120,7 +121,7 @@ static void add_edge(struct sl_candidate_detail *detail, int *edge_of, int from,
     detail->edges[*known - 1].sample_bytes += bytes;
 }
 
-/* A tensor is sent once to every stage that reads it. */
+/* Adds up the tensors that stages send. A tensor is sent once to every stage that reads it. */
 static void sum_tensors(struct sl_candidate_detail *detail, int *edge_of, int *sent) {
     const struct sl_problem *p = detail->problem;
     for (int t = 0; t < p->tensor_count; t++) {
@@ -140,7 +141,7 @@ static void sum_tensors(struct sl_candidate_detail *detail, int *edge_of, int *s
         add_edge(detail, edge_of, s - 1, s, 0);
 }
 
-/* A stage holds a parameter once, even if several of its units read it. */
+/* Counts a parameter once per stage, even if several units of the stage read it. */
 static void merge_ties(struct sl_candidate_detail *detail) {
     const struct sl_problem *p = detail->problem;
     for (int t = 0; t < p->tie_count; t++)
@@ -239,7 +240,8 @@ int64_t sl_search_reduce_ns(const struct sl_machine *machine, const int *devices
     return ring > (int64_t)ceil(sums) ? ring : (int64_t)ceil(sums);
 }
 
-/* All-reduce of the parameters that the stage shares with others: they travel there and back. */
+/* Time of the all-reduce of the parameters that the stage shares with others; they travel both
+ * ways. */
 static int64_t tie_ns(const struct sl_candidate_detail *detail, int stage, int *meetings) {
     const struct sl_problem *p = detail->problem;
     double bytes = 0;
@@ -271,7 +273,8 @@ static void sum_reduce(struct sl_arena *arena, struct sl_candidate_detail *detai
         for (int r = 0; r < detail->c.width[s]; r++)
             devices[r] = detail->device_of[detail->workers[s][r]];
         struct sl_candidate_stage *stage = &detail->stages[s];
-        if (stage->passes != SL_STAGE_TRAINS) /* nothing to add up, and no ties */
+        /* a stage that does not train has no gradients to reduce and no ties */
+        if (stage->passes != SL_STAGE_TRAINS)
             continue;
         stage->meetings = detail->c.width[s] > 1;
         stage->reduce = sl_search_reduce_ns(detail->problem->machine, devices, detail->c.width[s],
@@ -280,7 +283,7 @@ static void sum_reduce(struct sl_arena *arena, struct sl_candidate_detail *detai
     }
 }
 
-/* The stash also holds the inputs of the stage. */
+/* Adds the inputs of each stage to its stash. */
 static void sum_stash(struct sl_candidate_detail *detail) {
     for (int s = 0; s < detail->c.stage_count; s++) {
         struct sl_candidate_stage *stage = &detail->stages[s];
@@ -306,8 +309,8 @@ static void sort_edges(struct sl_arena *arena, struct sl_candidate_detail *detai
         detail->edge_at[s + 1] += detail->edge_at[s];
 }
 
-/* Replicas divide the optimizer state, and each updates the parameters of its part. Gradients then
- * are scattered and parameters gathered, which takes as long as the all-reduce. */
+/* With zero1, divides the optimizer state among replicas; each updates the parameters of its part.
+ * Gradients are then scattered and parameters gathered, which takes as long as an all-reduce. */
 static void divide_state(struct sl_candidate_detail *detail) {
     for (int s = 0; s < detail->c.stage_count && detail->problem->zero1; s++) {
         struct sl_candidate_stage *stage = &detail->stages[s];

@@ -21,12 +21,13 @@ static int64_t pass_ns(const struct sl_candidate_detail *detail, int s) {
                 : 0);
 }
 
-/* Lower bound on the time of the wire into the stage; 0 where passes include the copy. */
+/* Returns a lower bound on the time of the wire into the stage; 0 if passes include the copy. */
 static int64_t wire_ns(const struct sl_candidate_detail *detail, int s) {
     const struct sl_machine *m = detail->problem->machine;
-    double best = 0, link = 0; /* bandwidth: of the fastest link; from the worker before */
+    /* best: bandwidth of the fastest link; link: bandwidth of the link from the previous worker */
+    double best = 0, link = 0;
     bool within = true;
-    if (detail->c.ranks) /* the worker before it may have the same device */
+    if (detail->c.ranks) /* the previous worker may be on the same device */
         return 0;
     for (int i = 0; i < m->link_count; i++)
         best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
@@ -42,15 +43,16 @@ static int64_t wire_ns(const struct sl_candidate_detail *detail, int s) {
     return (int64_t)floor(1e9 * (double)rounds(detail, s) * bytes / (link > 0 ? link : best));
 }
 
-/* Longest paths from and to a stage, ns. */
+/* Longest paths from and to a stage, in ns. */
 struct wait {
-    int64_t there;  /* forward passes of earlier stages before its first pass begins */
-    int64_t back;   /* backward passes of earlier stages after its last pass */
-    int64_t behind; /* later stages, between forward and backward pass of a micro-batch */
-    int64_t window; /* replicas from here to the sink */
+    int64_t there;  /* forward passes of earlier stages, before this stage can begin */
+    int64_t back;   /* backward passes of earlier stages, after this stage has ended */
+    int64_t behind; /* passes of later stages, between forward and backward of a micro-batch */
+    int64_t window; /* number of replicas from here to the sink */
 };
 
-/* Work of the ranks that share stages, with the stages' shortest way there. `wait` may be NULL. */
+/* Returns the work of the busiest of the ranks that share stages, with the shortest path to one of
+ * its stages. `wait` may be NULL. */
 static int64_t rank_bound(const struct sl_candidate_detail *detail, const struct wait *wait,
                           int *stage) {
     const struct sl_candidate *c = &detail->c;
@@ -98,8 +100,8 @@ int64_t sl_search_candidate_bottleneck(const struct sl_candidate_detail *detail,
 }
 
 int64_t sl_search_async_in_flight(int64_t micros, int devices) {
-    /* Per device: 2 for slack, times 2 for both directions. With one global step the first step
-     * may come an iteration later. */
+    /* Per device 2 because of slack, times 2 for both directions. With one global step the first
+     * step may come an iteration later. */
     return 4 * (int64_t)devices + micros + 1;
 }
 
@@ -131,12 +133,13 @@ static void find_waits(const struct sl_candidate_detail *detail, bool split, str
         }
 }
 
-/* A synchronous iteration: passes of a stage, and the passes that must come before and after. */
+/* Bound on a synchronous iteration: all passes of a stage, and the passes that must come before and
+ * after them. */
 static int64_t stage_bound(const struct sl_candidate_detail *detail, int s, const struct wait *wait,
                            bool split) {
     const struct sl_candidate_stage *stage = &detail->stages[s];
     int64_t width = detail->c.width[s], n = rounds(detail, s), busy = n * pass_ns(detail, s);
-    int64_t late = split ? n * stage->w : 0; /* may overlap with earlier stages */
+    int64_t late = split ? n * stage->w : 0; /* W passes, which may overlap with earlier stages */
     int64_t end = stage->step + stage->reduce, live = (wait->window + width - 1) / width;
     int64_t own = busy + end, way = busy - late + wait->back;
     /* The first backward pass waits for the first gradient. Until then the stage runs only the
@@ -150,14 +153,14 @@ static int64_t stage_bound(const struct sl_candidate_detail *detail, int s, cons
                  : 0;
     after += wait->back > end && !split ? wait->back : end;
     own = own > way ? own : way;
-    if (stage->passes == SL_STAGE_FORWARD) /* it waits for no gradient */
+    if (stage->passes == SL_STAGE_FORWARD) /* such a stage waits for no gradient */
         return wait->there + busy + end;
     return wait->there + (own > after ? own : after);
 }
 
-/* With two weight versions the first pass of an iteration waits for the step two iterations before,
- * so two iterations take at least the way of the last micro-batch from here to the end and back.
- * Only the first and the last few of the simulated iterations are not counted. */
+/* Bound with two weight versions. The first pass of an iteration waits for the step two iterations
+ * before, so two iterations take at least as long as the path of the last micro-batch from here to
+ * the end and back. All but the first and last few simulated iterations count. */
 static int64_t two_version_bound(const struct sl_candidate_detail *detail, int s,
                                  const struct wait *wait) {
     enum { PAIRS = (SL_ASYNC_ITERS - 8) / 2 };
@@ -167,8 +170,8 @@ static int64_t two_version_bound(const struct sl_candidate_detail *detail, int s
     return (int64_t)((double)(way + stage->step) * PAIRS / (SL_ASYNC_ITERS - 1));
 }
 
-/* Asynchronous schedules hide all waiting but that for a version. They also hide reductions if ties
- * make stages step globally. */
+/* Asynchronous schedules hide all waits except those for a version. If ties make stages step
+ * globally, they also hide reductions. */
 int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail) {
     const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC,

@@ -1,5 +1,5 @@
-/* Estimated memory of a candidate, from sums and windows. A simulated candidate has the exact bytes
- * of its schedule instead. */
+/* Estimates the memory of a candidate from sums and windows. A simulated candidate has the exact
+ * bytes of its schedule instead. */
 #include "search/cuts.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@ static int64_t size_of(const struct sl_candidate_detail *detail, int stage) {
     return detail->problem->sizes[sl_search_candidate_size(&detail->c, stage)];
 }
 
-/* Micro-batches in flight on stage s, in its own size. Needs window[] of all later stages. */
+/* Micro-batches in flight on stage s, in the stage's own size. window[] of all later stages must be
+ * known. */
 static int64_t window_of(const struct sl_candidate_detail *detail, int s, const int64_t *window) {
     int64_t size = size_of(detail, s), group = sl_search_candidate_group(&detail->c, s);
     int64_t max = group * size;
@@ -40,7 +41,7 @@ static double bytes_of(const struct sl_candidate_detail *detail, int s, int64_t 
                                window);
 }
 
-/* Memory of the smallest device of the stage; INFINITY: no limit. */
+/* Returns the memory of the stage's smallest device; INFINITY: no limit. */
 static double memory_of(const struct sl_candidate_detail *detail, int s) {
     double least = INFINITY;
     for (int r = 0; r < detail->c.width[s]; r++) {
@@ -52,8 +53,8 @@ static double memory_of(const struct sl_candidate_detail *detail, int s) {
 
 /* ---- stages that share workers ---- */
 
-/* Micro-batches in flight on stage s, on average over the stages of its rank: interleaved and the
- * Vs bound their sum, chimera the number of each. */
+/* Micro-batches in flight on stage s, as a mean over the stages of its worker: interleaved and
+ * V-shaped schedules bound the sum over these stages, chimera bounds each. */
 static double shared_window(const struct sl_candidate_detail *detail, int s, int replica) {
     const struct sl_candidate *c = &detail->c;
     const struct sl_schedule *row = sl_schedules_row_find(c->schedule);
@@ -115,7 +116,7 @@ double sl_search_candidate_shortfall(const struct sl_candidate_detail *detail) {
 
 bool sl_search_candidate_drop_recompute(const struct sl_candidate_detail *detail, double scale,
                                         bool *recompute) {
-    if (detail->c.ranks) { /* with it or without it on all stages */
+    if (detail->c.ranks) { /* all stages recompute, or none */
         for (int s = 0; s < detail->c.stage_count; s++)
             recompute[s] = detail->c.recompute[s];
         return false;

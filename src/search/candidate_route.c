@@ -1,10 +1,10 @@
 /* The wires between the workers of a candidate. */
 #include "search/candidate.h"
 
-/* Number of a wire: its type and both ends. */
+/* Identifies a wire by its type and both ends. */
 static uint64_t wire(uint64_t what, uint64_t a, uint64_t b) { return what << 56 | a << 28 | b; }
 
-/* Both ends of a message at one level of the network. */
+/* The two ends of a message at one level of the network. */
 struct ends {
     const struct sl_candidate_detail *detail;
     int from, to;     /* workers */
@@ -13,8 +13,8 @@ struct ends {
 
 enum { SAME_FROM = 1, SAME_TO = 2 };
 
-/* Of a folded candidate, the number of pipelines that share the link. `same`: the ends at which
- * the link belongs to one group of hosts. */
+/* Returns how many folded pipelines share the link; 1 if the candidate is not folded. `same`: the
+ * ends (bits) at which the link belongs to one group of hosts. */
 static int sharers(const struct ends *e, int same) {
     const struct sl_candidate_detail *folded_from = e->detail->folded_from;
     const int *host_of = e->detail->problem->machine->host_of, *device_of = e->detail->device_of;
@@ -38,7 +38,7 @@ static void add_wire(struct sl_sim_route *out, uint64_t name, const struct sl_li
     out->wires[out->wire_count++] = (struct sl_sim_wire){name, speed > 1 ? (int64_t)speed : 1};
 }
 
-/* Between devices of a host; folded pipelines do not share these. */
+/* Adds the wire between two devices of a host; folded pipelines do not share it. */
 static void add_inside(struct sl_sim_route *out, const struct sl_link *link, int host, uint64_t a,
                        uint64_t b) {
     switch (link->sharing) {
@@ -68,19 +68,20 @@ void sl_search_candidate_route(const void *ctx, int from, int to, struct sl_sim_
     const struct sl_machine *m = detail->problem->machine;
     int a = detail->device_of[from], b = detail->device_of[to];
     const struct sl_link *link = sl_cost_machine_between(m, a, b);
-    if (!link) /* two stages on one device */
+    if (!link) /* both stages are on one device */
         return;
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_cost_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
-    if (level < 0 && detail->problem->copy_bytes_per_s > 0) /* passes include the copy */
+    /* no wire, because passes include the copy */
+    if (level < 0 && detail->problem->copy_bytes_per_s > 0)
         return;
     if (level < 0) {
         add_inside(out, link, host_a, (uint64_t)a, (uint64_t)b);
         return;
     }
     struct ends e = {detail, from, to, 0, 1};
-    if (level) /* also the ports of the hosts */
+    if (level) /* adds the ports of the hosts too */
         add_between(out, &m->links[m->levels[0].link], &e, host_a, host_b);
     e.level = level;
     e.below = level ? m->levels[level - 1].hosts : 1;

@@ -1,4 +1,4 @@
-/* A candidate as a plan, its schedule and its simulation. */
+/* Turns a candidate into a plan, and scores it by its schedule and simulation. */
 #include "search/candidate.h"
 
 #include "base/vec.h"
@@ -39,7 +39,8 @@ static void add_run(struct sl_stage *stage, struct sl_collective *at,
         at[stage->collective_count++] = *c;
 }
 
-/* Forward passes meet the collectives of the stage's units in order, backward passes in reverse. */
+/* Lists the collectives of each stage: forward passes run those of its units in order, backward
+ * passes in reverse order. */
 static void fill_collectives(struct sl_arena *arena, const struct sl_candidate_detail *detail,
                              struct sl_stage *stages) {
     const struct sl_problem *p = detail->problem;
@@ -61,7 +62,7 @@ static void fill_collectives(struct sl_arena *arena, const struct sl_candidate_d
         }
 }
 
-/* Ties whose units ended up in different stages. */
+/* Lists the ties whose units are in different stages. */
 static void fill_ties(struct sl_arena *arena, const struct sl_candidate_detail *detail,
                       struct sl_plan *draft) {
     const struct sl_problem *p = detail->problem;
@@ -81,7 +82,7 @@ static void fill_ties(struct sl_arena *arena, const struct sl_candidate_detail *
     draft->ties = ties;
 }
 
-/* Time of the worker to copy messages into or out of the transport's ring. */
+/* Time that a worker needs to copy messages into or out of the transport's ring. */
 static int64_t copy_ns(const struct sl_candidate_detail *detail, int stage) {
     double bytes = (double)(detail->stages[stage].in_bytes + detail->stages[stage].out_bytes) *
                    (double)detail->problem->sizes[sl_search_candidate_size(&detail->c, stage)];
@@ -90,7 +91,7 @@ static int64_t copy_ns(const struct sl_candidate_detail *detail, int stage) {
                : 0;
 }
 
-/* Time of the host for the messages of a pass. */
+/* Host time for the messages of a pass. */
 static int64_t message_ns(const struct sl_candidate_detail *detail, int stage) {
     const struct sl_machine *m = detail->problem->machine;
     const struct sl_candidate_stage *s = &detail->stages[stage];
@@ -111,14 +112,14 @@ void sl_search_candidate_times(const struct sl_candidate_detail *detail,
         out[s][SL_BACKWARD_INPUT] = stage->i + extra + copy;
         out[s][SL_BACKWARD_WEIGHT] = stage->w + extra;
         out[s][SL_BACKWARD] = stage->i + stage->w + extra + copy;
-        out[s][SL_REDUCE] = /* an equal share for each */
+        out[s][SL_REDUCE] = /* every reduction counts an equal share */
             stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
         out[s][SL_STEP] = stage->step;
     }
 }
 
-/* The plan carries the simulated durations, so that a run builds the same schedule. None if one of
- * them is too large for a plan. */
+/* Writes the simulated durations into the plan, so that a run builds the same schedule. Writes none
+ * if one of them is too large for a plan. */
 static void fill_times(struct sl_arena *arena, const struct sl_candidate_detail *detail,
                        struct sl_stage *stages) {
     int64_t(*dur)[SL_KIND_COUNT] =
@@ -196,8 +197,8 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
     }
 }
 
-/* A synchronous step waits for the global gradient norm: updates begin when the last worker has
- * its gradients, and the iteration ends with the longest update. */
+/* Time of a step. A synchronous step waits for the global gradient norm: updates begin when the
+ * last worker has its gradients, and the iteration ends with the longest update. */
 int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
                           const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_plan *plan = sched->plan;
@@ -214,8 +215,9 @@ int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim
     return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
 }
 
-/* With the default slack of a run where it fits (as sl_schedules_row_slack, but built once). If the
- * schedule does not fit at all, build it without memory limits to measure the excess. */
+/* Builds the schedule with the default slack of a run where that fits (like sl_schedules_row_slack,
+ * but built only once). If the schedule does not fit at all, builds it without memory limits, to
+ * measure the excess. */
 static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
                            struct sl_schedule_opts *opts, const struct sl_sched **out) {
     const struct sl_schedule *row = sl_schedules_row_find(opts->schedule);
@@ -231,7 +233,7 @@ static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
     return sl_schedules_build(arena, loose, opts, out);
 }
 
-/* The inputs of a simulation. */
+/* Everything that a simulation needs. */
 struct sim_input {
     const struct sl_plan *plan;
     const struct sl_sched *sched;
@@ -285,17 +287,18 @@ enum { FOLD_ABOVE = 30000 };
 
 int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
     const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
-    int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until the steady state */
+    /* asynchronous: enough to reach the steady state */
+    int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1;
     int64_t passes = 0;
     for (int s = 0; s < detail->c.stage_count; s++)
         passes += 2 * sl_search_candidate_stage_micros(detail, s) * iterations;
     return passes;
 }
 
-/* Are all stages equally wide, and does the candidate have more passes than `small`? */
+/* Can the candidate be folded: are all stages equally wide, and has it more than `small` passes? */
 static bool folds(const struct sl_candidate_detail *detail, int64_t small) {
     const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
-    if (row && row->layout == SL_LAYOUT_CROSS) /* its pipelines come in pairs */
+    if (row && row->layout == SL_LAYOUT_CROSS) /* its pipelines come in crossing pairs */
         return false;
     bool equal =
         detail->c.width[0] > 1 && !detail->c.size_of && sl_search_candidate_passes(detail) > small;
@@ -309,8 +312,8 @@ int64_t sl_search_candidate_folded_passes(const struct sl_candidate_detail *deta
                                      : sl_search_candidate_passes(detail);
 }
 
-/* If all stages are equally wide, the pipelines only meet to reduce. One of them represents all,
- * with its share of the batch; the reduction becomes a part of the step. */
+/* Makes one pipeline that represents all. If all stages are equally wide, pipelines interact only
+ * in reductions. It gets its share of the batch; its reductions become a part of the step. */
 static void fold(struct sl_arena *arena, const struct sl_candidate_detail *detail,
                  struct sl_candidate_detail *out) {
     int width = detail->c.width[0], *ones = SL_NEW(arena, int, detail->c.stage_count);

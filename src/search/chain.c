@@ -1,4 +1,5 @@
-/* The chain bound (chain.h): the minimal number of devices within a limit, and bisection. */
+/* Computes the chain bound (chain.h): the minimal number of devices within a limit, then
+ * bisection. */
 #include "search/chain.h"
 
 #include "search/bound.h"
@@ -17,7 +18,7 @@ struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, i
     return least;
 }
 
-/* Units of the heaviest path, in order; returns how many. */
+/* Fills the units of the heaviest path, in order; returns their number. */
 static int heaviest_path(struct sl_arena *arena, const struct sl_problem *p, int size, int *path) {
     int *order = SL_NEW(arena, int, p->unit_count + 1), *from = SL_NEW(arena, int, p->unit_count);
     int64_t *sum = SL_NEW(arena, int64_t, p->unit_count);
@@ -79,8 +80,8 @@ static void find_tie(struct sl_chain *c, const int *path) {
     }
 }
 
-/* Bytes that the unit at each position reads from earlier units of the path: a stage that begins
- * here receives them. Running minimum, so that longer stages never read less. */
+/* Fills c->in: bytes that the unit at each position reads from earlier units of the path, which a
+ * stage that begins there receives. A running minimum, so that longer stages never read less. */
 static void sum_inputs(struct sl_arena *arena, struct sl_chain *c, const int *path) {
     const struct sl_problem *p = c->p;
     int *place = SL_NEW(arena, int, p->unit_count + 1);
@@ -97,12 +98,12 @@ static void sum_inputs(struct sl_arena *arena, struct sl_chain *c, const int *pa
         c->in[x] = fmin(c->in[x], c->in[x - 1]);
 }
 
-/* Lanes of the sizes from `first` on. */
+/* Sums up the path for the micro-batch sizes from `first` on, one lane each. */
 static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
     const struct sl_problem *p = c->p;
     int *path = SL_NEW(arena, int, p->unit_count);
     double *tied = SL_NEW(arena, double, p->unit_count);
-    for (int t = 0; t < p->tie_count; t++) /* count tied parameters once */
+    for (int t = 0; t < p->tie_count; t++) /* tied parameters count once */
         for (int i = 1; i < p->ties[t].count; i++)
             tied[p->ties[t].units[i]] += (double)p->ties[t].bytes;
     c->count = heaviest_path(arena, p, first, path);
@@ -130,7 +131,8 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
     }
 }
 
-/* The slowest link limits a ring; a ring larger than a host uses a network link. */
+/* Finds the fastest ring for each width: its slowest link limits it, and a ring larger than a host
+ * uses a network link. */
 static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
     const struct sl_machine *m = c->p->machine;
     int *held = SL_NEW(arena, int, m->hosts_in_all + 1), max = 0;
@@ -153,13 +155,13 @@ static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
     }
 }
 
-/* A stage under construction, without its first unit. */
+/* A stage whose last unit is chosen, but not its first. */
 struct tail {
     const struct sl_chain_lane *lane;
-    int x;         /* it ends before this unit */
-    int width;     /* smallest and */
-    int width_max; /* largest width with the same number of rounds */
-    int behind;    /* devices of later stages */
+    int x;         /* the stage ends before this unit */
+    int width;     /* smallest width with this number of rounds */
+    int width_max; /* largest width with this number of rounds */
+    int behind;    /* number of devices of later stages */
     bool recompute;
 };
 
@@ -190,7 +192,7 @@ static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64
         reduce = (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
                            c->ring[t->width].bandwidth) +
                  2 * (t->width - 1) * c->ring[t->width].latency_ns;
-    if (!c->sync) /* with ties, stages take global steps and do not wait for reductions */
+    if (!c->sync) /* with ties, stages step globally and do not wait for reductions */
         return passes + late + end + (c->p->tie_count ? 0 : reduce) <= limit;
     end += reduce + tie;
     const struct sl_chain_sums *whole = &c->front[c->count], *next = &c->front[t->x];
@@ -204,7 +206,7 @@ static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64
     after += (rounds - 1) * recompute;
     if (front->f + f + behind + after + (back > end && !c->split ? back : end) > limit)
         return false;
-    if (!c->split) /* earlier stages wait for all of its passes */
+    if (!c->split) /* earlier stages wait for all passes, W too */
         passes += late;
     return front->f + passes + back <= limit &&
            front->f + passes + (c->split ? late : 0) + end <= limit;
@@ -214,8 +216,8 @@ static bool fits(const struct sl_chain *c, const struct tail *t, int y, int64_t 
     return in_time(c, t, y, limit) && in_memory(c, t, y);
 }
 
-/* The first unit, at least `low`, of the longest stage that fits. Fewer units fit better, except
- * that a stage from unit 0 on reads nothing. Returns `below` if nothing fits. */
+/* Returns the first unit (at least `low`) of the longest stage that fits, or `below` if none fits.
+ * Shorter stages fit better, with one exception: a stage from unit 0 on reads nothing. */
 static int reach_from(const struct sl_chain *c, const struct tail *t, int low, int below,
                       int64_t limit) {
     if (below <= low)
@@ -225,7 +227,7 @@ static int reach_from(const struct sl_chain *c, const struct tail *t, int low, i
     low = low ? low : 1;
     if (below <= low || !fits(c, t, below - 1, limit))
         return below;
-    int high = below - 1; /* is reached */
+    int high = below - 1; /* a stage from `high` on fits */
     while (low < high) {
         int y = low + (high - low) / 2;
         if (fits(c, t, y, limit))
@@ -236,7 +238,7 @@ static int reach_from(const struct sl_chain *c, const struct tail *t, int low, i
     return high;
 }
 
-/* A stage with both ends of a tie may fit although a shorter one does not. */
+/* Like reach_from. A stage with both ends of a tie may fit although a shorter one does not. */
 static int reach(const struct sl_chain *c, const struct tail *t, int below, int64_t limit) {
     bool both = c->tie.ns && c->tie.last < t->x && c->tie.first < below - 1;
     int y = reach_from(c, t, both ? c->tie.first + 1 : 0, below, limit);
@@ -246,8 +248,8 @@ static int reach(const struct sl_chain *c, const struct tail *t, int below, int6
     return whole <= c->tie.first ? whole : y;
 }
 
-/* Widths with equal rounds differ only in memory. The bound charges the devices of the smallest
- * and the memory of the largest. */
+/* Finds the next number of rounds and its widths. They differ only in memory, so the bound counts
+ * the devices of the smallest width and the memory of the largest. */
 static int next_tail(const struct sl_chain *c, int width, struct tail *t) {
     int64_t micros = t->lane->micros, rounds = (micros + width - 1) / width;
     int64_t max = c->p->machine->device_count;
@@ -258,7 +260,7 @@ static int next_tail(const struct sl_chain *c, int width, struct tail *t) {
     return t->width_max + 1;
 }
 
-/* Sets left[k]: every stage that may begin the pipeline of the last k devices. */
+/* Computes left[k]: tries every stage as the first one of the pipeline on the last k devices. */
 static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lane, int k,
                        int64_t limit) {
     struct tail t = {.lane = lane};
@@ -267,7 +269,8 @@ static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lan
         t.behind = k - w;
         t.x = c->left[t.behind];
         if (t.behind && t.x == c->left[t.behind - 1] && !c->windowed)
-            continue; /* fewer devices behind it are as good, unless the window limits memory */
+            continue; /* with fewer devices behind it the stage ends at the same unit; memory
+                       * differs only if windowed */
         for (int recompute = 0; recompute < 2; recompute++) {
             t.recompute = recompute;
             c->left[k] = reach(c, &t, c->left[k], limit);
@@ -277,7 +280,7 @@ static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lan
 
 bool sl_search_chain_is_feasible(const struct sl_chain *c, int64_t limit) {
     int devices = c->p->machine->device_count;
-    if (!c->sync) { /* the inverse of sl_search_async_bound */
+    if (!c->sync) { /* inverts sl_search_async_bound */
         double all = (double)(SL_ASYNC_ITERS - 1) * (double)c->lanes[0].micros;
         double before = (double)sl_search_async_in_flight(c->lanes[0].micros, devices);
         if (before >= all)

@@ -7,23 +7,24 @@
 #include <string.h>
 
 struct label {
-    int ideal, from; /* label of the larger downset; -1: none */
+    int ideal, from; /* label on the larger downset that it continues; -1: none */
     int devices, stages;
     int width;
     bool recompute;
-    int64_t vec; /* windows of the crossing tensors; sequential: one window */
-    int next;    /* on the same downset */
+    /* index of the windows of the crossing tensors in windows.at; sequential: of one window */
+    int64_t vec;
+    int next; /* next label on the same downset */
 };
 
 struct cut_search {
     struct sl_cut_table t;
     struct sl_cut_found *out;
     struct sl_arena *arena;
-    int *head; /* [ideal] */
+    int *head; /* [downset] first label */
     SL_VEC(struct label) labels;
     SL_VEC(int) windows;
-    int *scratch; /* windows of the label under construction */
-    int *needs;   /* [ideal] lower bound on the devices for its units */
+    int *scratch; /* windows of the label that is being made */
+    int *needs;   /* [downset] lower bound on the number of devices for its units */
 };
 
 /* ---- labels ---- */
@@ -72,7 +73,8 @@ static void add_label(struct cut_search *s, struct label label) {
     SL_PUSH(&s->labels, label);
 }
 
-/* The largest window of the readers of stage larger \ smaller, given a label on `larger`. */
+/* Returns the largest window of the stages that read the stage larger \ smaller, given a label on
+ * `larger`. */
 static int window_behind(const struct cut_search *s, const struct label *label, int smaller) {
     const struct sl_search_downsets *f = s->t.downsets;
     const int *windows = s->windows.at + label->vec;
@@ -87,7 +89,7 @@ static int window_behind(const struct cut_search *s, const struct label *label, 
     return max;
 }
 
-/* Windows of the tensors that cross `smaller`, if the new stage has window `window`. */
+/* Fills the windows of the tensors that cross `smaller`, if the new stage has window `window`. */
 static void windows_after(struct cut_search *s, const struct label *label, int smaller,
                           int window) {
     const struct sl_search_downsets *f = s->t.downsets;
@@ -109,7 +111,7 @@ static void windows_after(struct cut_search *s, const struct label *label, int s
     }
 }
 
-/* Adds the stage before label `at`; `made` has its width and recompute flag. */
+/* Adds a label for the stage before label `at`; `made` has the stage's width and recompute flag. */
 static void add_stage(struct cut_search *s, int at, int smaller, int window, struct label made) {
     struct label label = s->labels.at[at];
     windows_after(s, &label, smaller, window);
@@ -123,16 +125,16 @@ static void add_stage(struct cut_search *s, int at, int smaller, int window, str
 
 static void try_pair(struct cut_search *s, int larger, int smaller, struct sl_cut_stage *stage) {
     int needs = s->needs[smaller] + sl_search_cut_min_devices(&s->t, larger, smaller);
-    bool known = false; /* stage->in and stage->out */
+    bool known = false; /* true once stage->in and stage->out are computed */
     for (int at = s->head[larger]; at >= 0; at = s->labels.at[at].next) {
         struct label label = s->labels.at[at];
         if (label.devices + needs > s->t.rules->devices)
-            continue; /* too few devices are left */
+            continue; /* more devices would be needed than are left */
         if (!known)
             sl_search_cut_border(&s->t, larger, smaller, stage);
         known = true;
         int behind = window_behind(s, &label, smaller);
-        int plain = 0, less = 0; /* smallest width without and with recomputation */
+        int plain = 0, less = 0; /* smallest width without (plain) and with (less) recomputation */
         stage->recompute = false;
         if (s->t.rules->recompute != SL_RECOMPUTE_ALWAYS)
             plain = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
@@ -141,7 +143,8 @@ static void try_pair(struct cut_search *s, int larger, int smaller, struct sl_cu
             less = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
         if (plain)
             add_stage(s, at, smaller, behind + plain, (struct label){.width = plain});
-        if (less && (!plain || less < plain)) /* else it is slower and saves no device */
+        /* otherwise recomputation is slower and saves no device */
+        if (less && (!plain || less < plain))
             add_stage(s, at, smaller, behind + less,
                       (struct label){.width = less, .recompute = true});
     }
@@ -218,7 +221,7 @@ static struct sl_candidate make_plan(struct cut_search *s, struct sl_arena *aren
     return c;
 }
 
-/* The bottleneck of the plan that ends with this label. */
+/* Returns the bottleneck of the plan that ends with this label. */
 static int64_t plan_time(struct cut_search *s, int label) {
     struct sl_arena arena = {0};
     struct sl_candidate_detail detail;
@@ -260,8 +263,8 @@ static bool bisect(struct cut_search *s, int64_t until_ns, int64_t *best) {
     return true;
 }
 
-/* Looser limits give shorter pipelines with fewer devices. They may win in the simulation, which
- * counts fill and drain. */
+/* Adds plans for looser limits too: they have shorter pipelines with fewer devices, and may win in
+ * the simulation, which counts fill and drain. */
 static void collect(struct cut_search *s, int64_t best, int64_t until_ns) {
     static const double slack[] = {1, 1.02, 1.06, 1.12, 1.25, 1.5, 2, 3};
     for (int i = 0; i < (s->t.rules->best_only ? 1 : SL_COUNT(slack)); i++) {

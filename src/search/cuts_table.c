@@ -1,4 +1,4 @@
-/* Sums of downsets and stages (cuts_table.h). */
+/* Computes sums of downsets and stages (cuts_table.h). */
 #include "search/cuts_table.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ double sl_search_cut_bytes(const struct sl_search_memory_rule *rule, int64_t mic
     return versions * s->params + s->fixed + stash + messages + s->work * (double)size;
 }
 
-/* The smallest width with which the micro-batches in flight fit. Only a start value: the caller
- * checks memory. */
+/* Returns the smallest width with which the micro-batches in flight should fit. Only a start value:
+ * the caller checks memory. */
 static int64_t width_for_memory(const struct sl_search_memory_rule *rule, int64_t micros,
                                 int64_t size, const struct sl_cut_stage *s, int64_t behind,
                                 double memory) {
@@ -38,7 +38,8 @@ static int64_t width_for_memory(const struct sl_search_memory_rule *rule, int64_
         return INT64_MAX;
     if (live_bytes <= 0 || (behind == 0 && !rule->all))
         return 1;
-    double others = floor(left / live_bytes); /* micro-batches besides the first */
+    /* number of micro-batches that fit in addition to the first */
+    double others = floor(left / live_bytes);
     int64_t more = others < 1e15 ? (int64_t)others : (int64_t)1e15;
     int64_t width = (micros + more) / (more + 1);
     if (!rule->all && more > 0 && (behind + more - 1) / more < width)
@@ -138,12 +139,12 @@ static double least_memory(const struct sl_cut_table *s, int first, int width) {
     return least * (s->rules->memory_scale > 0 ? s->rules->memory_scale : 1);
 }
 
-/* All passes of one micro-batch. */
+/* Returns the time of all passes of one micro-batch. */
 static int64_t pass_ns(const struct sl_cut_table *s, const struct sl_cut_stage *stage) {
     return stage->f + stage->b + (stage->recompute ? sl_search_recompute_ns(s->p, stage->f) : 0);
 }
 
-/* Time of an iteration on this stage with its first device at `first`. */
+/* Returns the time of an iteration on this stage, if its first device is at position `first`. */
 static int64_t stage_time(const struct sl_cut_table *s, const struct sl_cut_stage *stage,
                           int first) {
     const struct sl_machine *m = s->p->machine;
@@ -202,13 +203,13 @@ int sl_search_cut_width(const struct sl_cut_table *s, int larger, int smaller, i
         if (fits && stage_time(s, stage, first) <= s->limit)
             return (int)width;
         if (!fits && sl_search_cut_bytes(&s->rule, 1, s->size, stage, 1) > s->memory_least)
-            return 0; /* no number of replicas helps */
+            return 0; /* no number of replicas is enough */
     }
     return 0;
 }
 
-/* A stage of width w runs at least micros / w rounds, so w >= micros * pass / limit. The same holds
- * for sums over stages. */
+/* Lower bound on the devices. A stage of width w runs at least micros / w rounds, so w >= micros *
+ * pass / limit. The same holds for sums over stages. */
 int sl_search_cut_min_devices(const struct sl_cut_table *s, int larger, int smaller) {
     if (larger == smaller)
         return 0;

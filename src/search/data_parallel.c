@@ -1,4 +1,4 @@
-/* Data parallelism in closed form (data_parallel.h). */
+/* Computes data parallelism in closed form (data_parallel.h). */
 #include "search/data_parallel.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ int64_t sl_search_hierarchical_ns(const struct sl_machine *m, int width, double 
     return inside + between;
 }
 
-/* The part of the sum that the backward pass of the last micro-batch does not hide. */
+/* Returns the part of the reduction that the backward pass of the last micro-batch does not
+ * hide. */
 static int64_t exposed_ns(const struct sl_candidate_detail *detail, int64_t reduce) {
     const struct sl_candidate_stage *stage = &detail->stages[0];
     int64_t hidden = stage->i + stage->w, least = reduce / detail->problem->unit_count;

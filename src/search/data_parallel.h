@@ -1,5 +1,5 @@
-/* Data parallelism in closed form: one step of a model that every device holds, by the way in which
- * the devices sum up their gradients.
+/* Data parallelism in closed form: the time of a step if every device holds the model, for
+ * several ways to sum gradients.
  *
  *     ring           2 (n-1)/n bytes over the slowest link of one ring of n devices
  *     hierarchical   2 (g-1)/g bytes over the links of a host of g devices, and
@@ -7,8 +7,8 @@
  *     overlapped     sums of later layers run under the backward pass of earlier ones, as in
  *                    PyTorch DDP: only the excess, and the sum of the first layer, are exposed
  *
- * The baseline of papers. A run sums up as the machine's transport does, after the last pass.
- */
+ * This is the baseline of papers. A real run sums as the machine's transport does, after the
+ * last pass. */
 #ifndef SL_SEARCH_DATA_PARALLEL_H
 #define SL_SEARCH_DATA_PARALLEL_H
 
@@ -22,11 +22,12 @@ struct sl_search_all_reduce {
 
 enum { SL_SEARCH_ALL_REDUCES = 4 };
 
-/* Time to sum `bytes` over the first `width` devices by host. */
+/* Returns the time to sum `bytes` over the first `width` devices, first within and then between
+ * hosts. */
 int64_t sl_search_hierarchical_ns(const struct sl_machine *machine, int width, double bytes);
 
-/* All ways, for a candidate of one stage with replicas whose simulated step is step_ns. Returns how
- * many; 0: the candidate has several stages, or no replicas. */
+/* Computes all ways for a candidate of one stage with replicas, whose simulated step is step_ns.
+ * Returns their number; 0: the candidate has several stages, or no replicas. */
 int sl_search_all_reduces(const struct sl_candidate_detail *detail, int64_t step_ns,
                           struct sl_search_all_reduce out[SL_SEARCH_ALL_REDUCES]);
 

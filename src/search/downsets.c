@@ -1,13 +1,13 @@
-/* Listing the downsets (downsets.h): all of them, or the prefixes of two orders. */
+/* Lists the downsets (downsets.h): all of them, or the prefixes of two orders. */
 #include "search/downsets.h"
 
 #include "base/vec.h"
 
 #include <string.h>
 
-enum { LONG = 640 }; /* longer chains are thinned */
+enum { LONG = 640 }; /* longer chains are thinned out */
 
-/* The same units with every edge reversed. */
+/* Returns the same units with every edge reversed. */
 static struct sl_dag reversed(struct sl_arena *arena, const struct sl_dag *dag) {
     SL_VEC(struct sl_dag_edge) edges = {0};
     for (int i = 0; i < dag->count; i++)
@@ -18,7 +18,8 @@ static struct sl_dag reversed(struct sl_arena *arena, const struct sl_dag *dag) 
     return out;
 }
 
-/* Depth first from the sources, and depth first from the sinks read backwards. */
+/* Lists the prefixes of an order that is depth first from the sources, or the reverse of one from
+ * the sinks. */
 static void chain_of(struct sl_arena *arena, const struct sl_dag *dag, bool from_sinks,
                      struct sl_ideals *out) {
     int *order = SL_NEW(arena, int, dag->count + 1);
@@ -45,7 +46,7 @@ static void append(struct sl_arena *arena, struct sl_ideals *all, const struct s
     all->count += more->count;
 }
 
-/* Equal sets are near each other, because sets are sorted by size. */
+/* Drops duplicates. Equal sets are near each other, because sets are sorted by size. */
 static void drop_duplicates(struct sl_ideals *ideals) {
     size_t bytes = sizeof(uint64_t) * (size_t)ideals->words;
     int kept = 0;
@@ -68,7 +69,7 @@ static bool is_nested(const struct sl_ideals *ideals) {
     return true;
 }
 
-/* Keeps the cheapest cut in each of PLACES equal shares of the work. */
+/* Divides the work into PLACES equal shares and keeps the cheapest cut in each. */
 static void thin(struct sl_arena *arena, const struct sl_problem *p,
                  struct sl_search_downsets *out) {
     enum { PLACES = 512 };

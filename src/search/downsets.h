@@ -12,14 +12,17 @@
 #include "search/problem.h"
 
 struct sl_search_downsets {
-    struct sl_ideals ideals; /* supersets come later; the first is empty, the last is full */
-    bool complete;           /* lists every downset of the graph */
-    bool nested;             /* each contains all earlier ones */
-    const int *live_at;      /* [count + 1] */
-    const int *live;         /* tensors written inside and read outside, ascending per ideal */
+    /* sorted so that supersets come later; the first is empty, the last is full */
+    struct sl_ideals ideals;
+    bool complete;      /* it contains every downset of the graph */
+    bool nested;        /* each downset contains all earlier ones */
+    const int *live_at; /* [count + 1] where the tensors of each downset begin in `live` */
+    /* for each downset, the tensors written inside and read outside it, ascending */
+    const int *live;
 };
 
-/* Lists all downsets if there are at most `max`. max 0: only the first order (nested). */
+/* Lists all downsets if there are at most `max`; otherwise the prefixes of two orders. max 0: only
+ * the first order (nested). */
 void sl_search_downsets_build(struct sl_arena *arena, const struct sl_problem *problem, int max,
                               struct sl_search_downsets *out);
 

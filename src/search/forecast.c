@@ -1,4 +1,4 @@
-/* Forecasts (forecast.h): a plan becomes a candidate, once per micro-batch size. */
+/* Computes forecasts (forecast.h): a plan becomes a candidate for each of its micro-batch sizes. */
 #include "search/forecast.h"
 
 #include "base/sort.h"
@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* One equal device per seat of the plan, with the measured link between any two. */
+/* Makes a machine with one device per seat of the plan, all equal, and the measured link between
+ * any two. */
 static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec *spec,
                            const struct sl_machine **out) {
     const struct sl_cost *cost = spec->cost;
@@ -35,7 +36,7 @@ static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec
     return sl_cost_machine_build(arena, &draft, out);
 }
 
-/* The stage of each unit. */
+/* Fills the stage of each unit. */
 static sl_err place_units(const struct sl_forecast_spec *spec, const struct sl_problem *problem,
                           int *stage_of) {
     for (int u = 0; u < problem->unit_count; u++) {
@@ -52,7 +53,7 @@ static sl_err place_units(const struct sl_forecast_spec *spec, const struct sl_p
     return SL_OK;
 }
 
-/* Durations of all stages for one micro-batch size. */
+/* Computes the durations of all stages for one micro-batch size. */
 static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *spec,
                        const struct sl_machine *machine, int64_t size,
                        int64_t (*out)[SL_KIND_COUNT]) {
@@ -108,14 +109,16 @@ sl_err sl_search_forecast_times(struct sl_arena *arena, const struct sl_forecast
 
 /* ---- a step ---- */
 
-enum { SIMS_MAX = 33, ACTIONS_MAX = 1 << 20 }; /* simulations of one plan; actions of all of them */
+/* most simulations of one plan; most actions in all of them */
+enum { SIMS_MAX = 33, ACTIONS_MAX = 1 << 20 };
 
 static int64_t median(int64_t *at, int count) {
     sl_sort_ints(at, count);
     return at[count / 2];
 }
 
-/* Asynchronous: a short step often follows a long one, so the median is not stable. */
+/* Used for asynchronous schedules: a short step often follows a long one, so their median is not
+ * stable. */
 static int64_t mean(const int64_t *at, int count) {
     int64_t sum = 0;
     for (int i = 0; i < count; i++)
@@ -148,11 +151,12 @@ sl_err sl_search_forecast_step(const struct sl_sched *sched, const struct sl_sim
 
 /* ---- interval ---- */
 
-static const double model_error = 0.15; /* 90 % of single runs, one profile each */
+/* 90 % of single runs are this close to their forecast, with one profile each */
+static const double model_error = 0.15;
 static const double from_spread =
-    0.64; /* of p90 - p10, half of p95 - p5 of a normal distribution */
+    0.64; /* p90 - p10 times this is half of p95 - p5, if the distribution is normal */
 
-/* Mean of (p90 - p10) / median of the rows, by their time. */
+/* Returns the mean of (p90 - p10) / median of the table's rows, weighted by their time. */
 static double spread_of(const struct sl_cost *cost) {
     double sum = 0, all = 0;
     for (int i = 0; i < cost->row_count; i++) {

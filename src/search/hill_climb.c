@@ -1,6 +1,6 @@
-/* Hill climbing from the best plan, as long as the simulated step gets shorter. The moves: a unit
- * to the next stage, recomputation on or off, one more replica, an exchange of two devices, another
- * micro-batch size or k on one stage. */
+/* Hill climbing from the best plan, as long as the simulated step gets shorter. The moves: a
+ * unit goes to the next stage, recomputation is switched on or off, a stage gets one more
+ * replica, two devices are exchanged, a stage gets another micro-batch size or k. */
 #include "search/placements.h"
 #include "search/pool.h"
 
@@ -8,10 +8,10 @@ struct climb {
     struct sl_search_pool *pool;
     const char *planner;
     struct sl_arena arena;
-    int *stage_of, *width, *order; /* order: all devices, those in use first */
+    int *stage_of, *width, *order; /* order: all devices, with those in use first */
     int *size_of, *group_of;
     bool *recompute;
-    int64_t passes; /* budget: passes left to simulate */
+    int64_t passes; /* number of passes that may still be simulated */
 };
 
 static bool try_move(struct climb *c, const struct sl_candidate *move) {
@@ -36,7 +36,7 @@ static bool try_move(struct climb *c, const struct sl_candidate *move) {
     return out->best.score.step_ns < before;
 }
 
-/* May unit u move to stage `to`? Every tensor must still go forward. */
+/* May unit u move to stage `to`? Every tensor must still go forward afterwards. */
 static bool may_move(const struct sl_problem *p, const int *stage_of, int u, int to) {
     for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
         if (stage_of[p->dag.in[e]] > to)
@@ -84,7 +84,7 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* Larger or smaller micro-batches on one stage, if a row gives the same schedule for mixed
+/* Tries larger and smaller micro-batches on one stage, if a row gives the same schedule for mixed
  * sizes. */
 static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     const struct sl_search_query *query = c->pool->query;
@@ -110,7 +110,8 @@ static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* A larger or smaller k on one stage, if the schedule has groups or a row with them. */
+/* Tries a larger and a smaller k on one stage, if the schedule has groups or there is a row with
+ * them. */
 static bool change_groups(struct climb *c, struct sl_candidate *move) {
     enum { GROUP_MAX = 8 };
     const struct sl_search_query *query = c->pool->query;
@@ -135,7 +136,7 @@ static bool change_groups(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* Exchanges two devices that differ. */
+/* Tries to exchange two devices that differ. */
 static bool change_devices(struct climb *c, struct sl_candidate *move) {
     enum { DEVICES_MAX = 64 };
     const struct sl_problem *p = c->pool->query->problem;
@@ -155,7 +156,7 @@ static bool change_devices(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* The candidate's devices, then the others. */
+/* Fills the order: the candidate's devices, then the others. */
 static void fill_order(struct climb *c, const struct sl_candidate *from) {
     const struct sl_machine *m = c->pool->query->problem->machine;
     bool *taken = SL_NEW(&c->arena, bool, m->device_count);

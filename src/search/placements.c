@@ -1,4 +1,4 @@
-/* Listing the placements (placements.h). */
+/* Lists the placements (placements.h). */
 #include "search/placements.h"
 
 #include "base/vec.h"
@@ -9,9 +9,9 @@ struct listing {
     struct sl_search_placements *out;
     int used, max;
     int *order;
-    bool *taken;  /* [device] */
-    int *line_of; /* [host] which line of the machine it is from */
-    int *held;    /* [host] devices taken */
+    bool *taken;  /* [device] it is used by the current placement */
+    int *line_of; /* [host] the line of the machine text that describes it */
+    int *held;    /* [host] how many of its devices are used */
 };
 
 bool sl_search_devices_differ(const struct sl_problem *p, int a, int b) {
@@ -32,12 +32,13 @@ static bool is_duplicate(const struct listing *l, int device) {
         int other = m->host_of[d];
         if (m->level_count <= 1 && !l->held[host] && !l->held[other] && other != host &&
             l->line_of[host] == l->line_of[other] && l->p->memory[d] == l->p->memory[device])
-            return true; /* the same device of an equal, unused host */
+            return true; /* the device has the same place in an equal host of which no device is
+                          * used */
     }
     return false;
 }
 
-/* False: there are more than `max`. */
+/* Returns false if there are more than `max`. */
 static bool list(struct listing *l, int at) {
     const struct sl_machine *m = l->p->machine;
     if (at == l->used) {

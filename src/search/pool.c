@@ -1,4 +1,4 @@
-/* The pool of candidates (pool.h). */
+/* Implements the pool of candidates (pool.h). */
 #include "search/pool.h"
 
 #include "base/par.h"
@@ -8,13 +8,13 @@
 #include <string.h>
 
 enum {
-    AT_ONCE = 8,          /* candidates simulated in parallel */
-    PASSES_MAX = 1 << 18, /* simulated per call of sl_search_pool_simulate */
+    AT_ONCE = 8,          /* number of candidates simulated in parallel */
+    PASSES_MAX = 1 << 18, /* most passes simulated per call of sl_search_pool_simulate */
 };
 
 static int device_of(const struct sl_candidate *c, int i) { return c->order ? c->order[i] : i; }
 
-/* On a machine of equal devices all placements are equal. */
+/* Do two candidates use equal devices? Always true on a machine of equal devices. */
 static bool same_placement(const struct sl_problem *p, const struct sl_candidate *a,
                            const struct sl_candidate *b) {
     int used = sl_search_candidate_devices(a);
@@ -68,7 +68,7 @@ static struct sl_candidate copy_candidate(struct sl_arena *arena, const struct s
     return copy;
 }
 
-/* The values that need no simulation. */
+/* Computes the values that need no simulation. */
 static struct sl_candidate_entry estimate(const struct sl_problem *p,
                                           const struct sl_candidate *c) {
     struct sl_arena scratch = {0};
@@ -83,7 +83,7 @@ static struct sl_candidate_entry estimate(const struct sl_problem *p,
     return found;
 }
 
-/* Does the query allow its recomputation? */
+/* Does the problem allow the candidate's choice of recomputation? */
 static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c) {
     for (int s = 0; s < c->stage_count; s++)
         if (p->recompute == (c->recompute[s] ? SL_RECOMPUTE_NEVER : SL_RECOMPUTE_ALWAYS))
@@ -109,7 +109,8 @@ void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *
         !sl_search_query_takes(pool->query, c))
         return;
     if (sl_search_schedule_shares(c->schedule) && !c->ranks)
-        return; /* a plan with one stage per worker would not be what the name says */
+        return; /* this schedule needs several stages per worker; with one it would not be what
+                 * its name says */
     for (int64_t i = 0; i < pool->at.count; i++)
         if (same(p, &pool->at.at[i].c, c)) {
             count_tried(pool->out, planner, pool->at.at[i].shortfall <= 0);
@@ -160,7 +161,7 @@ static void keep_score(struct sl_search_pool *pool, const struct sl_candidate_en
     struct sl_search_result *out = pool->out;
     double scale = pool->query->memory_scale > 0 ? pool->query->memory_scale : 1;
     int64_t over = found->score.over_bytes;
-    if (scale < 1 && over > INT64_MIN / 2) /* keep a part of the memory free */
+    if (scale < 1 && over > INT64_MIN / 2) /* part of the memory must stay free */
         over += (int64_t)((1 - scale) * (double)(found->score.peak_bytes - over));
     if (over > 0) {
         count_tried(out, found->planner, found->shortfall <= 0 ? -1 : 0);
@@ -201,7 +202,7 @@ bool sl_search_pool_try(struct sl_search_pool *pool, const struct sl_candidate *
     return found.score.over_bytes <= 0;
 }
 
-/* Candidates that should fit first, by bound; then the others, by shortfall. */
+/* Order of simulation: candidates that should fit, by bound; then the others, by shortfall. */
 static int compare_bounds(const void *a, const void *b) {
     const struct sl_candidate_entry *x = a, *y = b;
     if ((x->shortfall > 0) != (y->shortfall > 0))
@@ -213,8 +214,8 @@ static int compare_bounds(const void *a, const void *b) {
     return (x->bottleneck > y->bottleneck) - (x->bottleneck < y->bottleneck);
 }
 
-/* Simulates the first few of `at` in parallel: at most *max, which is set to their number. False:
- * the limit of passes or the deadline is reached. */
+/* Simulates the first few of `at` in parallel: at most *max, which becomes their number. Returns
+ * false if the limit of passes or the deadline is reached. */
 static bool simulate_some(struct sl_search_pool *pool, struct sl_candidate_entry *at, int *max) {
     sl_err err[AT_ONCE];
     struct batch batch = {pool->query->problem, at, err};
@@ -244,8 +245,8 @@ static bool simulate_some(struct sl_search_pool *pool, struct sl_candidate_entry
     return true;
 }
 
-/* Simulates candidates that should not fit, if nothing else was found: the estimate may be too
- * high, and otherwise the error message names the nearest of them. */
+/* Simulates candidates that should not fit, if nothing else was found. The estimate may be too
+ * high; if not, the error message names the nearest one. */
 static void simulate_unfit(struct sl_search_pool *pool, struct sl_candidate_entry *at, int count) {
     int now = count < AT_ONCE ? count : AT_ONCE;
     struct sl_search_result *out = pool->out;
@@ -253,7 +254,7 @@ static void simulate_unfit(struct sl_search_pool *pool, struct sl_candidate_entr
         return;
     if (at->passes <= PASSES_MAX) {
         simulate_some(pool, at, &now);
-    } else if (!out->nearest_found) { /* too large to simulate: keep the estimate */
+    } else if (!out->nearest_found) { /* too large to simulate: keeps the estimate */
         out->nearest = *at;
         out->nearest.score.over_bytes = (int64_t)at->shortfall;
         out->nearest.score.peak_bytes = (int64_t)at->shortfall + pool->query->problem->memory[0];
@@ -273,7 +274,7 @@ void sl_search_pool_simulate(struct sl_search_pool *pool) {
         int now = fit - done < AT_ONCE ? fit - done : AT_ONCE;
         const struct sl_search_result *out = pool->out;
         if (out->found && at[done].bound > out->best.score.step_ns)
-            break; /* bounds only grow from here */
+            break; /* later candidates have larger bounds */
         if (!simulate_some(pool, at + done, &now))
             break;
         done += now;

@@ -1,8 +1,8 @@
 /* From a differentiated graph to a problem: bytes, tensors, ties, and times by roofline or profile.
  *
- * Roofline: an op takes its overhead plus the longer of computing (products at the peak of the
- * format times the device's efficiency, everything else at the fp32 peak) and moving its bytes.
- */
+ * Roofline: an op takes its overhead plus the longer of two times. One is for computing:
+ * products at the peak of the format times the device's efficiency, everything else at the fp32
+ * peak. The other is for moving its bytes. */
 #include "search/problem.h"
 
 #include "base/vec.h"
@@ -15,7 +15,8 @@
 #include <math.h>
 #include <string.h>
 
-/* fp16: 20 bytes per parameter with adam, 24 with a second version, as in PipeDream-2BW's code. */
+/* Bytes per element and parameter. fp16 needs 20 bytes per parameter with adam, and 24 with a
+ * second version, as in PipeDream-2BW's code. */
 const struct sl_precision sl_search_precisions[] = {
     {"bf16", "bf16 products, fp32 weights", SL_MATH_BF16, 2, 4, 6, 2, false},
     {"fp16", "fp16 products, fp32 weights", SL_MATH_FP16, 2, 4, 6, 2, false},
@@ -43,12 +44,12 @@ struct builder {
     const struct sl_precision *precision;
     struct sl_arena *arena;
     struct sl_problem *p;
-    int *unit_of;  /* [forward node] */
+    int *unit_of;  /* [forward node] its unit */
     int *block_of; /* [forward node] as in sl_unit */
-    int *source;   /* [value] whose memory it uses */
+    int *source;   /* [value] the value whose memory it uses */
     struct sl_unit *units;
-    int *
-        fine_of; /* [forward node] units of a profile; the units of a problem are unions of these */
+    int *fine_of; /* [forward node] its unit in a profile; the units of a problem are unions of
+                  * these */
     int fine_count;
 };
 
@@ -89,7 +90,7 @@ static void fill_units(struct builder *b, int count) {
     }
 }
 
-/* Weights, gradients (one accumulator per use) and optimizer state. */
+/* Sums weights, gradients (one accumulator per use) and optimizer state of each unit. */
 static void fill_params(struct builder *b) {
     const struct sl_graph *graph = b->graph;
     int tensors = b->spec->optim ? b->spec->optim->row->state_count : 0;
@@ -125,10 +126,11 @@ static void fill_params(struct builder *b) {
     SL_VEC_FREE(&ties);
 }
 
-/* A unit holds a frozen parameter once. */
+/* Sums frozen parameters. A unit holds each of them once. */
 static void fill_fixed(struct builder *b) {
     const struct sl_graph *graph = b->graph;
-    int *last = SL_NEW(b->arena, int, graph->params.count + 1); /* unit + 1 */
+    /* [param] last unit that counted it, + 1 */
+    int *last = SL_NEW(b->arena, int, graph->params.count + 1);
     for (int n = 0; n < graph->forward_count; n++)
         for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
             int in = graph->nodes.at[n].in[i], u = b->unit_of[n];
@@ -142,7 +144,8 @@ static void fill_fixed(struct builder *b) {
         }
 }
 
-/* Stash: forward values that the backward pass reads, at their unit. Workspace: the widest op. */
+/* Stash: the forward values that the backward pass reads, counted at the unit that makes them.
+ * Workspace: that of the largest op. */
 static void fill_stash(struct builder *b) {
     const struct sl_graph *graph = b->graph;
     bool *kept = SL_NEW(b->arena, bool, graph->values.count);
@@ -160,7 +163,8 @@ static void fill_stash(struct builder *b) {
             double bytes = value_bytes(b, node->out[i]);
             if (n < graph->forward_count && kept[node->out[i]] && !node->op->is_view)
                 unit->stash += bytes;
-            if (sl_graph_value(graph, node->out[i])->shape.batch) /* not gradients of weights */
+            /* gradients of weights do not count */
+            if (sl_graph_value(graph, node->out[i])->shape.batch)
                 all += bytes;
         }
         if (unit->work < 2 * all && !node->op->is_view)
@@ -175,7 +179,7 @@ static void add_reader(struct sl_arena *arena, struct sl_search_tensor *tensor, 
     for (int i = 0; i < at; i++)
         if (to[i] == unit)
             return;
-    if ((at & (at - 1)) == 0) { /* full: double it */
+    if ((at & (at - 1)) == 0) { /* the list is full: doubles it */
         int *more = SL_NEW(arena, int, at ? 2 * at : 1);
         if (at)
             memcpy(more, to, sizeof *to * (size_t)at);
@@ -224,7 +228,7 @@ void sl_search_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
 
 /* ---- times ---- */
 
-struct signature { /* of a measured unit */
+struct signature { /* identifies a measured unit */
     uint64_t own, whole;
     bool back, trains;
 };
@@ -238,10 +242,11 @@ static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
     return (int64_t)llround(1e9 * moved / kind->stream);
 }
 
-/* Units of a repeated block share the host's time; other units have their own. */
+/* Groups the units that share host time: those of a repeated block; other units are alone. */
 static const int *groups_of(const struct builder *b) {
     int *group = SL_NEW(b->arena, int, b->graph->forward_count + 1);
-    int *first = SL_NEW(b->arena, int, b->graph->forward_count + 1); /* [block] unit + 1 */
+    /* [block] its first unit + 1 */
+    int *first = SL_NEW(b->arena, int, b->graph->forward_count + 1);
     for (int n = 0; n < b->graph->forward_count; n++) {
         int block = b->block_of[n];
         bool repeated = block >= 0 && block < b->graph->forward_count;
@@ -252,7 +257,8 @@ static const int *groups_of(const struct builder *b) {
     return group;
 }
 
-/* A profile of the model without frozen parameters serves, too: passes that a unit lacks are left out. */
+/* Finds the row of a measured unit. A profile of the model without frozen parameters will do too:
+ * passes that the unit lacks are left out. */
 static bool find_row(const struct builder *b, const struct signature *of, int64_t samples,
                      struct sl_cost_row *out) {
     if (sl_cost_find(b->spec->cost, of->own, samples, out))
@@ -264,7 +270,7 @@ static bool find_row(const struct builder *b, const struct signature *of, int64_
     return true;
 }
 
-/* The time of a unit is the sum over its measured units. */
+/* Looks up the time of a unit, which is the sum over its measured units. */
 static sl_err look_up(struct builder *b, const struct signature *signature, int64_t samples,
                       struct sl_unit_time *out) {
     bool *seen = SL_NEW(b->arena, bool, b->fine_count + 1);
@@ -328,7 +334,8 @@ static sl_err fill_times(struct builder *b) {
     return SL_OK;
 }
 
-/* Divisors of the batch: all of them if there are few, else powers of two. */
+/* Chooses micro-batch sizes: divisors of the batch, all of them if there are few, else the powers
+ * of two. */
 static void fill_sizes(struct builder *b) {
     enum { FEW = 12 };
     struct sl_problem *p = b->p;
@@ -347,11 +354,12 @@ static void fill_sizes(struct builder *b) {
     p->size_count = b->spec->sizes ? b->spec->size_count : count;
 }
 
-/* Planners take time with the square of the units. In a larger model, stretches of its order stay
- * together. */
+/* The time of planners grows with the square of the number of units. So in a larger model, runs of
+ * its node order become one unit. */
 enum { UNITS_MAX = 4096 };
 
-/* Groups of nodes that no stage border may cut; with whole_layers also repeated blocks. */
+/* Finds the units: groups of nodes that no stage border may divide; with whole_layers also repeated
+ * blocks. */
 static void find_units(struct builder *b) {
     const struct sl_problem_spec *spec = b->spec;
     int nodes = spec->graph->forward_count, *keep, *first;

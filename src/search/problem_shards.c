@@ -1,4 +1,4 @@
-/* Tensor parallelism in a problem (problem_shards.h). */
+/* Adds tensor parallelism to a problem (problem_shards.h). */
 #include "search/problem_shards.h"
 
 #include "graph/blocks.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Together stays what no border may cut in the whole model, and the nodes that stand for one of its
- * nodes. */
+/* Groups the nodes that must stay in one unit: those that no border may divide in the whole model,
+ * and those that stand for the same node of it. */
 const int *sl_search_shards_keep(struct sl_arena *arena, const struct sl_problem_spec *spec,
                                  int *block_of) {
     const struct sl_graph *whole = spec->shards->whole;

@@ -1,4 +1,4 @@
-/* Questions about a query (planner.h) and about the rows of schedules (candidate.h). */
+/* Answers questions about a query (planner.h) and about the rows of schedules (candidate.h). */
 #include "search/planner.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Times of units from the constants of a kind of device (roofline.h). */
+/* Computes times of units from the constants of a kind of device (roofline.h). */
 #include "search/roofline.h"
 
 #include "search/problem_shards.h"
@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ns of a group: of the device, and of the host, which works ahead of it within a pass. */
+/* Time of a group in ns: of the device, and of the host, which may run ahead of it within a
+ * pass. */
 struct busy {
     double device, host;
 };
@@ -15,7 +16,7 @@ static bool is_product(const struct sl_op *op) {
     return op->layer != SL_LAYER_NONE && op->layer != SL_LAYER_EMBED;
 }
 
-/* Elements that the op reads and writes. */
+/* Returns the number of elements that the op reads and writes. */
 static double elements_of(const struct sl_op *op, const struct sl_op_view *view) {
     double count = 0;
     if (op->bytes)
@@ -27,8 +28,8 @@ static double elements_of(const struct sl_op *op, const struct sl_op_view *view)
     return count;
 }
 
-/* Scores that attention computes: a product takes 4 operations for a score and element of a head, and
- * the passes back count as more of them. */
+/* Returns the number of scores that attention computes. A product takes 4 operations per score and
+ * element of a head; backward passes have more operations and so count as more scores. */
 static double scores_of(const struct sl_op *op, const struct sl_op_view *view, double flops) {
     const struct sl_shape *head = &view->in[0];
     if (op->layer != SL_LAYER_ATTENTION || !head->rank)
@@ -67,7 +68,8 @@ static double host_ns(const struct sl_roofline *in, const struct sl_node *node,
     return (double)kind->launch_ns + meet;
 }
 
-/* Longer by what the host takes more than the device, in proportion. */
+/* Returns the factor by which a group takes longer because the host needs more time than the
+ * device. */
 static double stretch(const struct busy *b) {
     return b->device > 0 && b->host > b->device ? b->host / b->device : 1;
 }

@@ -1,19 +1,20 @@
 /* Times of units from the constants of a kind of device (docs/formats-machine.md).
  *
  *     device   |qkv|att|...        an op takes its overhead and the longer of computing and moving
- *     host     |l|l|l|l|l|...      a layer's pass takes at least the launches of its ops
- */
+ *     host     |l|l|l|l|l|...      a layer's pass takes at least as long as the launches of its
+ *       ops */
 #ifndef SL_SEARCH_ROOFLINE_H
 #define SL_SEARCH_ROOFLINE_H
 
 #include "search/problem.h"
 
 struct sl_roofline {
-    const struct sl_graph *graph; /* differentiated */
+    const struct sl_graph *graph; /* the differentiated graph */
     const struct sl_precision *precision;
     const struct sl_problem *problem;
-    const int *unit_of;  /* [forward node] */
-    const int *group_of; /* [forward node] units of a group share the host's time; < units */
+    const int *unit_of; /* [forward node] its unit */
+    /* [forward node] units of a group share the host's time; below the number of units */
+    const int *group_of;
 };
 
 /* Fills f, i and w of out[unit]. */

@@ -1,4 +1,4 @@
-/* From a planner's result to a plan with exact bytes (search.h). */
+/* Turns a planner's result into a plan with exact bytes (search.h). */
 #include "search/search.h"
 
 #include "base/clock.h"
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PASSES_MAX = 1 << 18 }; /* simulated without folding; more would take long */
+/* most passes that are simulated without folding; more would take long */
+enum { PASSES_MAX = 1 << 18 };
 
 static sl_err stage_bytes(const struct sl_candidate_detail *detail,
                           const struct sl_search_spec *spec, const int *stage_of, int stage,
@@ -57,7 +58,8 @@ sl_err sl_search_candidate_exact_bytes(struct sl_arena *arena,
     return SL_OK;
 }
 
-/* Exact bytes and score of one candidate (estimated bytes if the dtype is not fp32). */
+/* Computes exact bytes and the score of one candidate (estimated bytes if the dtype is not
+ * fp32). */
 static sl_err rescore(struct sl_arena *arena, const struct sl_search_spec *spec,
                       struct sl_candidate_entry *found, struct sl_search *out, bool *fits) {
     const struct sl_problem *p = spec->query.problem;
@@ -70,7 +72,7 @@ static sl_err rescore(struct sl_arena *arena, const struct sl_search_spec *spec,
     return SL_OK;
 }
 
-/* The best, then its runners-up, until one fits with its exact bytes. */
+/* Rescores the best plan, then its runners-up, until one fits with its exact bytes. */
 static sl_err rescore_any(struct sl_arena *arena, const struct sl_search_spec *spec,
                           struct sl_search *out, bool *fits) {
     struct sl_search_result *r = &out->result;
@@ -92,9 +94,10 @@ static bool is_before(const struct sl_candidate_entry *a, const struct sl_candid
     return a->score.step_ns < b->score.step_ns;
 }
 
-/* Planners simulate large candidates folded; the best one was then simulated as a whole. Do the
- * same with runners-up, so that they compare. One that is better and fits becomes the best. Beyond
- * a limit of passes their times are scaled like that of the best (best_ns: its folded time). */
+/* Ranks the runners-up. Planners simulate large candidates folded, and the best one was then
+ * simulated as a whole; this does the same with runners-up, so that they compare. A runner-up that
+ * is better and fits becomes the best. After a limit of passes, their times are scaled by the same
+ * factor as that of the best (best_ns is its folded time). */
 static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
                            int64_t best_ns, struct sl_search *out) {
     int64_t max = spec->planner->replays ? spec->planner->replays : PASSES_MAX;
@@ -137,14 +140,14 @@ static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *
     return SL_OK;
 }
 
-/* Reduces the memory of the next search by the factor by which this candidate exceeded it. */
+/* Reduces the memory for the next search by the factor by which this candidate exceeded it. */
 static void shrink(double *scale, const struct sl_candidate_score *score) {
     double limit = (double)(score->peak_bytes - score->over_bytes);
     *scale *= 0.99 * limit / (double)score->peak_bytes;
 }
 
-/* Searches until a plan fits with its exact bytes (*fits). Otherwise out->result.nearest is the
- * candidate that misses by least. */
+/* Searches until a plan fits with its exact bytes (*fits). If none does, out->result.nearest is the
+ * candidate that lacks the fewest bytes. */
 static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec *spec,
                             struct sl_search *out, bool *fits) {
     enum { ROUNDS = 6 };
@@ -159,7 +162,7 @@ static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec 
         const struct sl_candidate_score *nearest = &result.nearest.score;
         if (!result.found && result.nearest_found && !out->result.found &&
             nearest->over_bytes < nearest->peak_bytes / 8) {
-            shrink(&query.cut_scale, &result.nearest.score); /* the estimate was a little low */
+            shrink(&query.cut_scale, &result.nearest.score); /* the estimate was a little too low */
             out->result = result;
             out->result.found = false;
             continue;
@@ -169,7 +172,7 @@ static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec 
                 out->result = result;
             return SL_OK;
         }
-        result.proven &= round == 0; /* later rounds had less memory */
+        result.proven &= round == 0; /* later rounds had less memory, so they prove nothing */
         out->result = result;
         out->rounds = round + 1;
         int64_t best_ns = result.best.score.step_ns;
@@ -187,19 +190,19 @@ static sl_err search_rounds(struct sl_arena *arena, const struct sl_search_spec 
     return SL_OK;
 }
 
-/* Had this planner no candidate that fits? It then goes into a round with less memory. In large
- * problems that takes long for planners that had none at all. */
+/* Did this planner have no candidate that fits? It then gets a round with less memory. In large
+ * problems such rounds take long, so a planner without any candidate does not count. */
 static bool has_missed(const struct sl_problem *p, const struct sl_search_result *result,
                        const struct sl_planner *planner) {
-    enum { LARGE = 256 }; /* units */
+    enum { LARGE = 256 }; /* number of units */
     for (int i = 0; i < result->tried_count; i++)
         if (strcmp(result->tried[i].planner, planner->name) == 0)
             return result->tried[i].may_fit <= 0;
     return p->unit_count <= LARGE;
 }
 
-/* The planners that this one covers, each with its own rounds: the best plan counts. If the plan of
- * this one fits at once, only those count whose candidates did not. */
+/* Searches with the planners that this one covers, each with its own rounds; the best plan counts.
+ * If this one's plan fitted at once, only those planners are run whose candidates did not fit. */
 static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec *spec,
                              struct sl_search *out, bool *fits) {
     const struct sl_planner *const *row = spec->planner->covers;
@@ -231,7 +234,7 @@ static sl_err search_covered(struct sl_arena *arena, const struct sl_search_spec
     return SL_OK;
 }
 
-/* Does a plan fit if every device has `times` its memory? */
+/* Does a plan fit if every device has `times` as much memory? */
 static bool fits_with(const struct sl_search_spec *spec, double times) {
     struct sl_arena arena = {0};
     struct sl_search_spec more = *spec;
@@ -249,8 +252,8 @@ static bool fits_with(const struct sl_search_spec *spec, double times) {
     return err == SL_OK && fits;
 }
 
-/* The factor of memory with which a plan fits, to a few percent; 0: not found, or the problem is
- * too large to repeat the search. */
+/* Returns by which factor the memory must grow for a plan to fit, to a few percent; 0: not found,
+ * or the problem is too large to repeat the search. */
 static double find_memory(const struct sl_search_spec *spec) {
     enum { DOUBLINGS = 8, HALVINGS = 5, LARGE = 1 << 14 };
     const struct sl_problem *p = spec->query.problem;
@@ -276,7 +279,7 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
     const struct sl_problem *p = spec->query.problem;
     struct sl_search exact;
     bool fits;
-    if (r->nearest_found) /* its exact excess */
+    if (r->nearest_found) /* computes its exact excess */
         SL_TRY(rescore(arena, spec, &r->nearest, &exact, &fits));
     const char *found = r->timed_out       ? " was found within the time limit"
                         : r->out_of_budget ? " was found within the budget of the search"
@@ -322,8 +325,8 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
 
 /* ---- what if ---- */
 
-/* The best step with `memory` times the memory and `bandwidth` times the bandwidth of all links; 0:
- * no plan. */
+/* Returns the best step with `memory` times the memory and `bandwidth` times the bandwidth of all
+ * links; 0: no plan was found. */
 static int64_t step_with(const struct sl_search_spec *spec, double memory, double bandwidth) {
     struct sl_arena arena = {0};
     struct sl_problem p = *spec->query.problem;
@@ -347,7 +350,7 @@ static int64_t step_with(const struct sl_search_spec *spec, double memory, doubl
     return step;
 }
 
-/* Twice as much of one thing. */
+/* Searches again with twice the memory, or twice the bandwidth. */
 static void fill_what_ifs(const struct sl_search_spec *spec, struct sl_search *out) {
     enum { QUICK_NS = 2000000000 };
     static const struct sl_search_what_if rows[SL_SEARCH_WHAT_IFS] = {
