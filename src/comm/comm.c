@@ -1,4 +1,4 @@
-/* Channels and groups: what is the same for all transports. */
+/* The parts of channels and groups that all transports share. */
 #include "comm/comm.h"
 
 #include "base/arena.h"
@@ -34,7 +34,7 @@ void sl_comm_done(struct sl_comm *comm) {
     pthread_mutex_destroy(&comm->hooks_mutex);
 }
 
-/* ---- signs of life ---- */
+/* ---- heartbeats ---- */
 
 static struct sl_comm *life_of(struct sl_comm *comm) { return comm->life ? comm->life : comm; }
 

@@ -1,4 +1,4 @@
-/* Members of a group in one process: barrier, slices, sums. */
+/* The members of a group in one process: their barrier, slices and sums. */
 #include "comm/crew.h"
 
 #include <string.h>
@@ -21,14 +21,15 @@ sl_err sl_comm_crew_meet(struct sl_crew *crew) {
 }
 
 struct sl_crew_slice sl_comm_slice_of(int64_t count, int i, int n) {
-    enum { LINE = 16 }; /* floats */
+    enum { LINE = 16 }; /* floats of a cache line */
     int64_t lines = (count + LINE - 1) / LINE;
     int64_t first = lines * i / n * LINE, end = lines * (i + 1) / n * LINE;
     end = end < count ? end : count;
     return (struct sl_crew_slice){first, end > first ? end - first : 0};
 }
 
-/* Floats of a block: fits a core's cache on the host, pays for a kernel launch on a device. */
+/* Floats of a block. On the host it fits a core's cache; on a device it is worth a kernel
+ * launch. */
 enum { BLOCK = 1 << 13, BLOCK_APART = 1 << 22 };
 
 sl_err sl_comm_adder_open(struct sl_adder *adder, struct sl_device *device) {
@@ -42,7 +43,7 @@ void sl_comm_adder_close(struct sl_adder *adder) {
         adder->device->row->free(adder->device, adder->block);
 }
 
-/* Sums into scratch, block by block, because `out` may be any of the terms. */
+/* Sums into scratch memory, block by block, because `out` may be one of the terms. */
 sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms, int term_count,
                          struct sl_crew_slice slice, float *out) {
     struct sl_device *device = adder->device;

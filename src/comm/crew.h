@@ -11,10 +11,10 @@ struct sl_crew {
     atomic_int_least64_t arrived;
 };
 
-/* Barrier; reusable. */
+/* A barrier; may be used again. */
 SL_MUST_CHECK sl_err sl_comm_crew_meet(struct sl_crew *crew);
 
-/* Part i of n of a vector of `count` floats: whole cache lines. */
+/* Part i of n of a vector of `count` floats; parts are whole cache lines. */
 struct sl_crew_slice {
     int64_t first, count;
 };
@@ -24,15 +24,15 @@ struct sl_crew_slice sl_comm_slice_of(int64_t count, int i, int n);
 struct sl_adder {
     struct sl_device *device;
     void *block;
-    int64_t floats; /* of the block */
+    int64_t floats; /* size of the block */
 };
 SL_MUST_CHECK sl_err sl_comm_adder_open(struct sl_adder *adder, struct sl_device *device);
 void sl_comm_adder_close(struct sl_adder *adder);
-/* out[i] = terms[0][i] + terms[1][i] + ... over a slice; out may be one of the terms. */
+/* Computes out[i] = terms[0][i] + terms[1][i] + ... over a slice; out may be one of the terms. */
 SL_MUST_CHECK sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms,
                                        int term_count, struct sl_crew_slice slice, float *out);
 
-/* into |= from, over `count` words of 64 bits. */
+/* Computes into |= from, over `count` words of 64 bits. */
 void sl_comm_merge_words(void *into, const void *from, int64_t count);
 
 #endif

@@ -14,11 +14,11 @@ struct sl_crowd {
     int workers, threads, place;
     sl_err (*act)(void *ctx, struct sl_crowd *crowd, int worker);
     void *ctx;
-    atomic_llong arrived; /* at barriers, summed over all barriers */
+    atomic_llong arrived; /* arrivals at barriers, summed over all barriers */
     atomic_int done;
     atomic_bool failed;
-    pthread_mutex_t mutex; /* of what follows */
-    sl_err err;            /* the first one */
+    pthread_mutex_t mutex; /* protects the fields below */
+    sl_err err;            /* the first error */
     char why[1024];
 };
 
@@ -49,7 +49,8 @@ static void *member_main(void *arg) {
     int place = crowd->place + me->worker * crowd->threads;
     sl_err err = crowd->place >= 0 ? sl_device_bind_thread(place) : SL_OK;
     if (err == SL_OK)
-        err = sl_comm_crowd_meet(crowd); /* no worker begins if one could not be started */
+        err = sl_comm_crowd_meet(crowd); /* waits for all, so that no worker begins if one could
+                                          * not be started */
     if (err == SL_OK)
         err = crowd->act(crowd->ctx, crowd, me->worker);
     if (err != SL_OK)

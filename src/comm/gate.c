@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* LONGER: if the thread has other work to do while it waits. */
+/* LONGER: how many times more spins, if the thread has other work to do while it waits. */
 enum { SPINS = 4000, LONGER = 16 };
 
 static _Thread_local struct {
@@ -32,7 +32,7 @@ struct sl_sleeper {
 };
 
 void sl_comm_gate_open(struct sl_gate *gate) {
-    /* on one core the other thread cannot run while this one spins */
+    /* no spins on one core: the other thread cannot run while this one spins */
     *gate = (struct sl_gate){.err = SL_OK, .spins = sl_device_bind_count() == 1 ? 0 : SPINS};
     pthread_mutex_init(&gate->mutex, NULL);
 }
@@ -46,7 +46,8 @@ void sl_comm_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer) {
 }
 
 void sl_comm_gate_ring(struct sl_gate *gate) {
-    atomic_thread_fence(memory_order_seq_cst); /* against the sleeper's increment, then look */
+    /* orders the ring before this test, against the sleeper's increment and its test */
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&gate->sleepers) == 0)
         return;
     pthread_mutex_lock(&gate->mutex);
@@ -80,7 +81,7 @@ sl_err sl_comm_gate_error(struct sl_gate *gate) {
     return err;
 }
 
-/* With a poll: poll, and yield the core if there was no progress. */
+/* Waits with a poll: polls, and yields the core if there was no progress. */
 static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     const struct timespec nap = {.tv_nsec = 20000};
     int64_t until_ns = 0;
@@ -98,7 +99,7 @@ static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void 
     }
 }
 
-/* False: a worker failed first. */
+/* Sleeps until the condition holds. Returns false if a worker failed first. */
 static bool sleep_until_ready(struct sl_gate *gate, struct sl_sleeper *self) {
     struct sl_sleeper **at = &gate->asleep;
     bool come;

@@ -51,7 +51,7 @@ static sl_err enter(struct sl_post *post, const struct sl_ipc_pair *pair, struct
     return sl_comm_post_pass(post, true, word, sizeof *word, pair->to, pair->tag);
 }
 
-/* Once each: there may be many. */
+/* Logs how memory is shared, once per result, because there may be many pairs. */
 static void say(struct sl_post *post, const struct sl_ipc_pair *pair, const struct word *word,
                 const char *name) {
     if (!post->ipc_said[word->well] && word->well)
@@ -65,7 +65,7 @@ static void say(struct sl_post *post, const struct sl_ipc_pair *pair, const stru
 sl_err sl_comm_ipc_open(struct sl_post *post, const struct sl_ipc_pair *pair, struct sl_ipc *ipc) {
     struct word word = {0};
     ipc->row = post->ipc ? post->ipc : sl_device_ipc_of(pair->device);
-    if (!ipc->row) /* the other end has none either: it is of the same kind */
+    if (!ipc->row) /* the other end has no row either, because it is of the same kind */
         return SL_OK;
     SL_TRY(post->base.rank == pair->to ? open_door(post, pair, ipc, &word)
                                        : enter(post, pair, ipc, &word));
@@ -75,7 +75,7 @@ sl_err sl_comm_ipc_open(struct sl_post *post, const struct sl_ipc_pair *pair, st
     return SL_OK;
 }
 
-/* ---- the end ---- */
+/* ---- closing ---- */
 
 struct sl_ipc_left {
     struct sl_ipc_left *next;
@@ -100,7 +100,8 @@ void sl_comm_ipc_end(struct sl_post *post) {
         post->ipc_left = left->next;
         if (!atomic_load(
                 &post->base.gate
-                     .failed)) /* after a failure a peer may still use it; the process ends */
+                     .failed)) /* after a failure a peer may still use the memory, so it stays
+                                * until the process ends */
             left->row->unshare(&left->area);
         free(left);
     }

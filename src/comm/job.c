@@ -1,11 +1,10 @@
-/* How this process was started: as a rank of 'sluice launch' (or of anything that sets SLUICE_RANK
- * and the rest), or as a task of a Slurm step.
+/* Finds out how this process was started: as a rank of 'sluice launch' (or of another program
+ * that sets SLUICE_RANK and its companions), or as a task of a Slurm step.
  *
- * srun without an MPI plugin tells each task its number, how many there are and the step's hosts.
- * Rank 0 is task 0, which Slurm puts on the first host. The port is computed from the numbers of job
- * and step, so that all tasks get the same one. These numbers are public: the key is a secret that
- * rank 0 draws (key.h).
- */
+ * srun without an MPI plugin tells each task its number, the number of tasks and the hosts of
+ * the step. Rank 0 is task 0, which Slurm puts on the first host. The port is computed from the
+ * numbers of job and step, so that all tasks get the same one. These numbers are public: the key
+ * is a secret that rank 0 draws (key.h). */
 #include "comm/comm.h"
 
 #include "base/map.h"
@@ -16,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_PORT = 20000, PORTS = 10000 }; /* below the ephemeral ports */
+enum { FIRST_PORT = 20000, PORTS = 10000 }; /* ports below the range of ephemeral ports */
 
 static sl_err read_number(const char *text, const char *name, int64_t low, int64_t high,
                           int64_t *out) {
@@ -29,8 +28,8 @@ static sl_err read_number(const char *text, const char *name, int64_t low, int64
     return SL_OK;
 }
 
-/* The first host of a list such as n[03-05,9]-ib,other: n03-ib. Every bracket gives its first
- * number. False: it is none. */
+/* Returns the first host of a list such as n[03-05,9]-ib,other: n03-ib, with the first number of
+ * every bracket. False: the text is not a list of hosts. */
 static bool first_host(const char *list, char *out, size_t size) {
     size_t length = 0;
     bool inside = false, taken = false;
@@ -57,7 +56,7 @@ bool sl_comm_job_is_step(char *(*lookup)(const char *name)) {
     return tasks && strcmp(tasks, "1") != 0 && lookup("SLURM_PROCID");
 }
 
-/* "slurm-4711.0": part of a file name. */
+/* Writes "slurm-4711.0", which is a part of a file name. */
 static sl_err put_step(struct sl_comm_job *job, const char *number, const char *step) {
     number = number ? number : "0";
     step = step ? step : "0";

@@ -1,4 +1,5 @@
-/* Secrets of jobs: from a text, a file, or drawn and shared through the run directory. */
+/* The secret of a job: read from a text or a file, or drawn and shared through the run
+ * directory. */
 #include "comm/key.h"
 
 #include "base/sha256.h"
@@ -60,11 +61,12 @@ sl_err sl_comm_key_read(struct sl_comm_job *job, const char *path) {
     return sl_comm_key_set(job, secret, (size_t)length, path);
 }
 
-/* Appears complete under its name: the ranks that wait read it at once. */
+/* Writes the key under another name and renames it, so that ranks that wait for it never read a
+ * part. */
 static sl_err write_key(const char *path, const char *secret, size_t length) {
     char temporary[sizeof((struct sl_comm_job *)0)->key_file + 8];
     snprintf(temporary, sizeof temporary, "%s.new", path);
-    remove(temporary); /* of a process that died */
+    remove(temporary); /* removes the file of a process that died */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, secret, length) == (ssize_t)length;
     ok &= fd < 0 || close(fd) == 0;

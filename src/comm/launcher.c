@@ -1,24 +1,25 @@
-/* Programs that start ranks, by the environment variables that they set. */
+/* Recognizes programs that start ranks by the environment variables that they set. */
 #include "comm/comm.h"
 
 #include <stdlib.h>
 
-/* Environment variables that launchers set for every process: Open MPI; MPICH and its descendants
- * (also srun --mpi=pmi2); srun --mpi=pmix; MVAPICH; Cray. */
+/* The variables that launchers set in every process: Open MPI; MPICH and its descendants (also srun
+ * --mpi=pmi2); srun --mpi=pmix; MVAPICH; Cray. */
 static const struct {
-    const char *rank, *size; /* size NULL: the launcher sets none */
+    const char *rank, *size; /* names of variables; size NULL: the launcher sets none */
 } launchers[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"PMIX_RANK", NULL},
     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},   {"PALS_RANKID", NULL},
 };
 
 const char *sl_comm_launched_as(char *(*lookup)(const char *name)) {
-    if (lookup("SLUICE_RANK")) /* 'sluice launch', also inside a job of another launcher */
+    /* first, because 'sluice launch' may run inside a job of another launcher */
+    if (lookup("SLUICE_RANK"))
         return "tcp";
     for (int i = 0; i < SL_COUNT(launchers); i++)
         if (lookup(launchers[i].rank))
             return "mpi";
-    return sl_comm_job_is_step(lookup) ? "tcp" : "threads"; /* srun --mpi=none */
+    return sl_comm_job_is_step(lookup) ? "tcp" : "threads"; /* srun --mpi=none gives "tcp" */
 }
 
 sl_err sl_comm_check_launcher(const struct sl_comm *comm, char *(*lookup)(const char *name)) {

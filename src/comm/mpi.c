@@ -1,5 +1,5 @@
-/* The MPI transport: start, progress, failure, end. Pure standard MPI; a module, because the
- * program itself must run where there is no MPI.
+/* The MPI transport: start, progress, failure, end. It uses only standard MPI. It is a module,
+ * because the program itself must run without MPI.
  *
  * Progress: MPI moves data only inside its calls. Waiting threads poll, and workers poll between
  * actions and between the instructions of a program. A progress thread would cost a core.
@@ -8,8 +8,7 @@
  *
  * Failure: a rank sends its first error to all others, and all waiting workers return it. At the
  * end each rank that failed or received an error has sent a message to all others and waits, with
- * a timeout, for theirs. Then no rank is left waiting, and MPI can be finalized.
- */
+ * a timeout, for theirs. Then no rank is left waiting, and MPI can be finalized. */
 #include "comm/mpi_state.h"
 
 #include "base/arena.h"
@@ -131,14 +130,14 @@ static bool mpi_drop(struct sl_post *post, struct sl_transfer *op) {
 
 /* ---- progress ---- */
 
-/* Under the lock. */
+/* Tests the active operations; under the lock. */
 static bool test_ops(struct mpi_comm *comm) {
     int done = 0;
     if (MPI_Testsome(comm->active, comm->requests, &done, comm->indices, comm->statuses) !=
             MPI_SUCCESS ||
         done == MPI_UNDEFINED || done == 0)
         return false;
-    /* From last to first, so that the remaining indices stay valid. */
+    /* sorts from last to first, so that the remaining indices stay valid when one is removed */
     for (int a = 1; a < done; a++)
         for (int b = a; b > 0 && comm->indices[b] > comm->indices[b - 1]; b--) {
             int index = comm->indices[b];
@@ -164,7 +163,7 @@ static bool test_ops(struct mpi_comm *comm) {
 static void announce(struct mpi_comm *comm) {
     comm->announced = true;
     comm->told->err = (int)sl_comm_gate_error(&comm->post.base.gate);
-    /* A received error already names its rank. */
+    /* a received error already names its rank */
     if (comm->failed_ranks > 0 || comm->told->err == SL_OK || sl_comm_mpi_life_lost(comm) > 0)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
     else
@@ -175,7 +174,7 @@ static void announce(struct mpi_comm *comm) {
         if (r != comm->post.base.rank &&
             MPI_Isend(comm->told, (int)sizeof *comm->told, MPI_BYTE, r, FAILURE_TAG, comm->control,
                       &request) == MPI_SUCCESS)
-            MPI_Request_free(&request); /* `told` lives as long as the transport */
+            MPI_Request_free(&request); /* no wait: `told` lives as long as the transport */
     }
 }
 
@@ -276,7 +275,7 @@ static sl_err open_row(const struct sl_transport *row, bool shares, const struct
     return SL_OK;
 }
 
-/* All other ranks have announced their end; false: timeout. */
+/* Waits until all other ranks have announced their end. False: the timeout came first. */
 static bool hear_all(struct mpi_comm *comm) {
     int64_t end = sl_clock_ns() + timeout_ns;
     while (sl_clock_ns() < end) {
@@ -302,10 +301,11 @@ static void stop_mpi(struct mpi_comm *comm) {
         MPI_Finalize();
 }
 
-/* After a failure: wait until all other ranks have announced it, so that none is left waiting. */
+/* Exchanges results. After a failure it waits until all other ranks have announced theirs, so that
+ * none is left waiting. */
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct mpi_comm *comm = (struct mpi_comm *)base;
-    if (err == SL_OK) /* final barrier: no rank leaves while another works */
+    if (err == SL_OK) /* the final barrier: no rank leaves while another works */
         err = sl_comm_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_comm_gate_fail(&base->gate, err);

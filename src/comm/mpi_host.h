@@ -4,9 +4,8 @@
  *              -> sl_comm_module_connect(&table)
  *     module:  sl_fail(), sl_comm_post_open(), ... forward to the table (mpi_host.c)
  *
- * Neither side exports the functions themselves: the module loads into the program and into a
- * foreign program that links libsluice.so.
- */
+ * Neither side exports the functions themselves, because the module must load both into the
+ * program and into other programs that link libsluice.so. */
 #ifndef SL_COMM_MPI_HOST_H
 #define SL_COMM_MPI_HOST_H
 
@@ -79,7 +78,7 @@ struct sl_comm_host {
     void (*note)(const char *fmt, ...) SL_PRINTF(1, 2);
 };
 
-/* The module keeps the table. Called after each load, with the same table. */
+/* Gives the table to the module, which keeps it. Called after each load, with the same table. */
 typedef void sl_comm_module_connect_fn(const struct sl_comm_host *host);
 #define SL_COMM_MODULE_CONNECT "sl_comm_module_connect"
 

@@ -1,9 +1,9 @@
 /* Heartbeats of MPI ranks over connections of the TCP transport, which carry nothing else. A dying
  * process closes them, a stopped one goes silent. Both are detected before mpirun kills the job.
  *
- *   rank 0 listens and broadcasts its addresses by MPI; each rank searches one that it can reach;
- *   when all have found one, they connect like ranks of 'sluice launch'
- */
+ *   rank 0 listens and broadcasts its addresses by MPI; each rank looks for one that it can
+ *     reach;
+ *   when all have found one, they connect like ranks of 'sluice launch' */
 #include "comm/mpi_state.h"
 
 #include "base/clock.h"
@@ -22,10 +22,10 @@
 
 enum { ADDRESSES_MAX = 16, RANKS_MAX = 256, TRY_MS = 2000 };
 
-/* The broadcast of rank 0. */
+/* What rank 0 broadcasts. */
 struct place {
     unsigned char key[SL_COMM_KEY];
-    int32_t port, count; /* 0: no heartbeats */
+    int32_t port, count; /* count 0: there are no heartbeats */
     struct in_addr at[ADDRESSES_MAX];
 };
 
@@ -44,7 +44,7 @@ static void add_interfaces(struct place *place) {
     freeifaddrs(all);
 }
 
-/* On one host the loopback device suffices. */
+/* Listens on all addresses; on the loopback device if all ranks are on one host. */
 static int listen_here(bool one_host, struct place *place) {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t length = sizeof at;
@@ -66,7 +66,7 @@ static int listen_here(bool one_host, struct place *place) {
     return fd;
 }
 
-/* Does a connection succeed before the timeout? */
+/* Does a connection to the address succeed before the timeout? */
 static bool is_reached(struct in_addr to, int port) {
     struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = to};
@@ -84,7 +84,7 @@ static bool is_reached(struct in_addr to, int port) {
     return ok;
 }
 
-/* The same host name everywhere. */
+/* Do all ranks have the same host name? */
 static bool is_one_host(const struct mpi_comm *comm) {
     char name[64] = "", first[64];
     int same, all = 0;
@@ -97,7 +97,7 @@ static bool is_one_host(const struct mpi_comm *comm) {
     return all;
 }
 
-/* All or none. */
+/* Do all ranks say yes? */
 static bool all_say(const struct mpi_comm *comm, bool yes) {
     int here = yes, all = 0;
     MPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, comm->control);

@@ -1,5 +1,5 @@
-/* Shared memory of the ranks of one host: a channel between them is a ring in it, as between
- * threads, and needs no MPI progress. */
+/* Memory shared by the ranks of one host. A channel between two of them is a ring in this memory,
+ * as between threads, and needs no MPI progress. */
 #include "comm/mpi_state.h"
 
 #include "base/arena.h"
@@ -25,10 +25,12 @@ static int node_rank_of(const struct mpi_comm *comm, int rank) {
     return place;
 }
 
-/* Memory that Open MPI 4 allocates per window on every rank: 21 KiB, measured with 4 and 8 ranks. */
+/* Memory that Open MPI 4 allocates on every rank per window: 21 KiB, measured with 4 and 8
+ * ranks. */
 enum { WINDOW_BYTES = 21 << 10 };
 
-/* Windows are freed at the end, so that closing a channel does not wait for other ranks. */
+/* Allocates shared memory. Its window is freed at the end, so that closing a channel does not wait
+ * for other ranks. */
 sl_err sl_comm_mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out) {
     struct mpi_comm *comm = (struct mpi_comm *)post;
     bool mine = owner == post->base.rank;

@@ -7,32 +7,33 @@
 
 #include <mpi.h>
 
-/* All MPI calls hold `lock`, so MPI_THREAD_SERIALIZED suffices, and a waiting thread makes progress
- * for all. */
+/* All MPI calls are made under `lock`, so MPI_THREAD_SERIALIZED suffices, and a waiting thread
+ * makes progress for all. */
 struct mpi_comm {
     struct sl_post post;
-    MPI_Comm world, control; /* messages; failures */
+    MPI_Comm world, control; /* world: for messages; control: for failures */
     pthread_mutex_t lock;
-    MPI_Request *requests;    /* [active] */
-    struct sl_transfer **ops; /* [active] */
+    MPI_Request *requests;    /* [active] active requests */
+    struct sl_transfer **ops; /* [active] their operations */
     int *indices;
     MPI_Status *statuses;
     int active, room;
-    MPI_Comm node;    /* ranks of this host; MPI_COMM_NULL: memory is not shared */
-    MPI_Win *windows; /* shared memory of channels */
+    MPI_Comm node;    /* the ranks of this host; MPI_COMM_NULL: they do not share memory */
+    MPI_Win *windows; /* windows of the shared memory of channels */
     int window_count;
-    bool own_init;    /* MPI was started here */
-    bool announced;   /* our failure was sent to the other ranks */
-    int failed_ranks; /* ranks that have sent a failure */
+    bool own_init;    /* this transport initialized MPI */
+    bool announced;   /* our failure has been sent to the other ranks */
+    int failed_ranks; /* number of ranks that have sent a failure */
     struct mpi_failure *told, *heard;
     struct sl_transfer hear;
 };
 
-/* An MPI call as an expression of our type. */
+/* SL_MPI(call): calls MPI and turns its return code into an sl_err. */
 sl_err sl_comm_mpi_check(int code, const char *call);
 #define SL_MPI(call) sl_comm_mpi_check((call), #call)
 
-/* Which MPI this module was built for: it runs under the mpirun of that one only. */
+/* Names the MPI library that this module was built for: it runs only under the mpirun of that
+ * library. */
 #ifdef OMPI_MAJOR_VERSION
 #define SL_MPI_NUMBER(a, b, c) "Open MPI " #a "." #b "." #c
 #define SL_MPI_NAME(a, b, c) SL_MPI_NUMBER(a, b, c)
@@ -46,14 +47,14 @@ sl_err sl_comm_mpi_check(int code, const char *call);
 SL_MODULE_EXPORT extern const struct sl_transport sl_comm_transport_mpi, sl_comm_transport_mpi_p2p;
 SL_MODULE_EXPORT extern const char sl_comm_module_build[]; /* see base/module.h */
 
-/* mpi_node.c: the ranks of this host, and memory that they share. */
+/* mpi_node.c. The ranks of this host and their shared memory. */
 SL_MUST_CHECK sl_err sl_comm_mpi_node_open(struct mpi_comm *comm);
 sl_err sl_comm_mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out);
 void sl_comm_mpi_node_close(struct mpi_comm *comm, bool failed);
 
-/* mpi_life.c: heartbeats over TCP. If a host cannot connect, no rank uses them. */
+/* mpi_life.c. Heartbeats over TCP. If one host cannot connect, no rank uses them. */
 void sl_comm_mpi_life_open(struct mpi_comm *comm);
 void sl_comm_mpi_life_close(struct mpi_comm *comm);
-int sl_comm_mpi_life_lost(struct mpi_comm *comm); /* ranks */
+int sl_comm_mpi_life_lost(struct mpi_comm *comm); /* number of lost ranks */
 
 #endif

@@ -1,7 +1,8 @@
 /* Links for device memory over a transport of tagged messages.
  *
- * A link (NCCL) executes its operations in order, and both ends must queue the same order. So the
- * sender offers a message first, and the receiver accepts it when it has a place for it:
+ * A link (NCCL) executes its operations in order, and both ends must queue them in the same
+ * order. So the sender offers a message first, and the receiver accepts it when it has a place
+ * for it:
  *
  *     sender                                     receiver
  *     send(tag)  ---------- offer (tag, size) ->
@@ -9,13 +10,12 @@
  *                <---- accept (tag) ------------ queue the receive on the link
  *     queue the send on the link ============>   bytes
  *
- * Offers and accepts are in-order messages of the transport: sends are queued in the order of the
- * accepts, which is that of the receives. A message without a free place blocks no other message.
- * Each direction has its own link.
+ * Offers and accepts are in-order messages of the transport: sends are queued in the order of
+ * the accepts, which is the order of the receives. A message without a free place blocks no
+ * other message. Each direction has its own link.
  *
  * Waiting threads make progress (sl_gate.poll). A failure aborts the links, so that no kernel spins
- * for a lost rank; the transport below reports which rank that is.
- */
+ * for a lost rank; the transport below reports which rank that is. */
 #include "comm/nccl_link_state.h"
 
 #include "base/arena.h"
@@ -44,7 +44,7 @@ static struct nccl_link_message **find_tag(struct nccl_link_queue *q, int64_t ta
     return NULL;
 }
 
-/* Messages are recycled: no allocation in the steady state. */
+/* Takes a used message if there is one, so that nothing is allocated in the steady state. */
 static struct nccl_link_message *new_message(struct sl_nccl_link *nccl_link) {
     struct nccl_link_message *m = NULL;
     for (struct nccl_link_message **at = &nccl_link->done.first; *at; at = &(*at)->next)
@@ -79,7 +79,7 @@ static void finish(struct sl_nccl_link *nccl_link, struct nccl_link_message *m) 
     put(&nccl_link->done, m);
 }
 
-/* An offer meets a receive. */
+/* Called when an offer and its receive have met. */
 static sl_err accept(struct sl_nccl_link *nccl_link, int rank, struct nccl_link_message *m,
                      int64_t size_bytes) {
     struct nccl_link_way *way = &nccl_link->peers[rank].in;
@@ -200,7 +200,7 @@ bool sl_comm_nccl_link_poll(void *ctx) {
     return moved;
 }
 
-/* ---- for post.c ---- */
+/* ---- functions for post.c ---- */
 
 bool sl_comm_nccl_link_owns(const struct sl_nccl_link *nccl_link, const void *bytes) {
     return nccl_link->row->is_nccl_link(bytes);
@@ -221,7 +221,7 @@ static struct nccl_link_message *fill(struct sl_nccl_link *nccl_link, struct sl_
     return m;
 }
 
-/* Both ends are in this rank. */
+/* Completes a message whose two ends are in this rank. */
 static sl_err loop_back(struct sl_nccl_link *nccl_link, struct nccl_link_peer *self, int tag) {
     struct nccl_link_message **from = find_tag(&self->sends, tag),
                              **to = find_tag(&self->receives, tag);

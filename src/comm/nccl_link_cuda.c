@@ -1,4 +1,4 @@
-/* The transports of one process per GPU: device memory over NCCL; host messages, start and
+/* The transports for one process per GPU. Device memory goes over NCCL; host messages, start and
  * heartbeats over TCP or MPI. */
 #include "comm/nccl_link.h"
 #include "comm/nccl_link_rows.h"
@@ -20,7 +20,7 @@ static sl_err open_nccl(const struct sl_comm_job *job, struct sl_comm **out) {
 }
 
 static sl_err open_nccl_mpi(const struct sl_comm_job *job, struct sl_comm **out) {
-    (void)job; /* MPI numbers the ranks */
+    (void)job; /* unused: MPI numbers the ranks */
     return open_over("mpi-p2p", "nccl-mpi", NULL, out);
 }
 

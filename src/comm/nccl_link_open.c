@@ -1,4 +1,4 @@
-/* Links for device memory: attach, connect two ranks, close. nccl_link.c explains them. */
+/* Links for device memory: attaching, connecting two ranks, closing. nccl_link.c explains them. */
 #include "comm/nccl_link_state.h"
 
 #include "base/arena.h"
@@ -62,7 +62,7 @@ static void close_comm(struct sl_comm *comm) {
     comm->gate.poll = nccl_link->poll_below;
     comm->gate.poll_ctx = nccl_link->poll_ctx;
     post->nccl_link = NULL;
-    nccl_link->close_below(comm); /* after this no note is in transit */
+    nccl_link->close_below(comm); /* after this, no offer or accept is in transit */
     for (int r = 0; r < nccl_link->ranks; r++) {
         struct nccl_link_peer *peer = &nccl_link->peers[r];
         struct nccl_link_queue *all[] = {&peer->sends, &peer->receives, &peer->offers,

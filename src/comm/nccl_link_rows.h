@@ -1,4 +1,4 @@
-/* Transport rows of a build with CUDA. */
+/* The transport rows of a build with CUDA. */
 #ifndef SL_COMM_NCCL_LINK_ROWS_H
 #define SL_COMM_NCCL_LINK_ROWS_H
 

@@ -124,8 +124,9 @@ static void or_bytes(void *into, const void *from, int64_t size_bytes) {
         a[i] |= b[i];
 }
 
-/* Dissemination: in step k a rank sends its table to rank + 2^k and merges the one from rank - 2^k.
- * After log2(ranks) steps it has all of them; duplicates do not change an or. */
+/* Merges tables by dissemination: in step k a rank sends its table to rank + 2^k and merges the one
+ * from rank - 2^k. After log2(ranks) steps it has merged all tables; duplicates do not change an
+ * or. */
 sl_err sl_comm_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes,
                           void *scratch, int64_t size_bytes) {
     int tag = ranks->tag, count = ranks->count;
@@ -140,7 +141,7 @@ sl_err sl_comm_post_merge(struct sl_post *post, const struct sl_ranks *ranks, vo
         sl_comm_post_unlock(post);
         if (err == SL_OK)
             err = sl_comm_post_wait(post, ops, 2);
-        if (err != SL_OK) { /* the operations are gone with this function */
+        if (err != SL_OK) { /* drops the operations, which are on the stack of this function */
             sl_comm_post_lock(post);
             (void)sl_comm_post_drop(post, &ops[0]);
             (void)sl_comm_post_drop(post, &ops[1]);
@@ -164,7 +165,7 @@ sl_err sl_comm_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_by
         at += size;
     } while (at < size_bytes);
 out:
-    if (err == SL_OK) /* after a failure a message may still be written to it */
+    if (err == SL_OK) /* after a failure a message may still be written to it, so it leaks */
         free(scratch);
     return err;
 }

@@ -1,18 +1,18 @@
-/* Channels over tagged messages. Within a rank they are rings, and between ranks of a host rings in
- * memory that both see, where the transport can. Otherwise each end has a ring of its own:
+/* Channels over tagged messages. Within a rank a channel is a ring. Between ranks of one host it
+ * is a ring in shared memory, if the transport can share memory. Otherwise each end has its own
+ * ring:
  *
  *   sender    place:  free --reserve, fill, send--> sending --post--> free
  *   receiver  place:  receive posted --post--> full --receive, read, release--> receive posted
  *
- * Receives are posted at open, directly into the places. Every place has a tag, so that messages
- * may be sent in any order of places; those of one tag stay in order. Sends are synchronous: a
+ * Receives are posted at open, directly into the places. Every place has a tag, so messages may
+ * be sent in any order of places; messages of one tag stay in order. Sends are synchronous: a
  * completed send has found a free place, so that a sender is at most two rings ahead of its
  * receiver, independent of the transport's buffers.
  *
- * If both ends use the receiver's device memory (ipc.c), there is one ring. Its flags are in memory
- * that both see, if there is any; else they travel as messages: "filled", with the size, and
- * "free".
- */
+ * If both ends use the receiver's device memory (ipc.c), there is one ring. Its flags are in
+ * shared host memory, if there is any; else they are sent as messages: "filled", with the size,
+ * and "free". */
 #include "comm/post.h"
 
 #include "base/arena.h"
@@ -23,22 +23,22 @@
 #include <stdlib.h>
 
 struct place {
-    struct sl_transfer op; /* busy: sending, or waiting for a message */
+    struct sl_transfer op; /* busy while it sends or waits for a message */
     int64_t size_bytes, arrived_ns;
-    /* With ipc: op receives the other end's flag message, `word` sends ours. */
+    /* With ipc: `op` receives the flag message of the other end, `word` sends ours. */
     struct sl_transfer word;
-    int64_t filled; /* bytes in the place, from the sender's flag message */
+    int64_t filled; /* bytes in the place, as the sender's flag message says */
 };
 
 struct channel {
     struct sl_channel base;
-    struct sl_ring ring; /* of the local end, or of both */
+    struct sl_ring ring; /* the ring of the local end, or of both ends */
     struct place *places;
-    struct sl_ipc ipc;            /* the ring's memory; none: the ring has its own */
-    struct sl_channel *next_left; /* list of sl_post.left */
+    struct sl_ipc ipc;            /* memory of the ring; without an area the ring has its own */
+    struct sl_channel *next_left; /* next in the list sl_post.left */
     int tag;
-    bool local;  /* one ring: both ends are in this rank, or on this host */
-    bool shared; /* its memory is shared by ranks */
+    bool local;  /* there is one ring: both ends are in this rank, or on this host */
+    bool shared; /* ranks share the ring's memory */
 };
 
 static void arrived(struct sl_transfer *op, int64_t size_bytes) {
@@ -73,7 +73,8 @@ static sl_err await(struct channel *channel, int64_t i) {
                                 spec->from, tag);
 }
 
-/* The places, then their memory; the receiver's. All ranks of the host take part. */
+/* Opens shared memory for the places and their data; the receiver owns it. All ranks of the host
+ * take part. */
 static sl_err open_shared(struct channel *channel) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
@@ -96,7 +97,7 @@ static sl_err open_shared(struct channel *channel) {
     return SL_OK;
 }
 
-/* Both ends on one host, in different ranks, and this rank there, too. */
+/* Are the two ends in different ranks of the host of this rank? */
 static bool is_shared(const struct sl_post *post, const struct sl_channel_spec *spec) {
     const int *host = post->host_of;
     return host && spec->from != spec->to && host[spec->from] == host[spec->to] &&
@@ -124,7 +125,7 @@ static sl_err open_ring(struct channel *channel) {
                                          .size_bytes = place_bytes(spec),
                                          .memory = channel->ipc.area.at};
     } else {
-        if (!channel->local) /* host memory, unless there are links */
+        if (!channel->local) /* device memory can be used only with links */
             SL_TRY(find_memory((struct sl_post *)comm,
                                spec->to == comm->rank ? spec->device : spec->sender, &host.device));
         SL_TRY(sl_comm_ring_open(&channel->ring, &comm->gate, &host));
@@ -200,7 +201,8 @@ static sl_err wait_idle(struct channel *channel, int64_t i) {
     return sl_comm_post_wait(post, &channel->places[i].word, 1);
 }
 
-/* All sent messages have a place: receivers close after they have received everything. */
+/* Waits until all sent messages have a place: receivers close after they have received
+ * everything. */
 static sl_err wait_sent(struct channel *channel) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     for (int i = 0; i < channel->base.spec.places; i++) {
@@ -211,10 +213,10 @@ static sl_err wait_sent(struct channel *channel) {
 }
 
 static void free_channel(struct channel *channel) {
-    if (!channel->shared) { /* else the transport owns it */
+    if (!channel->shared) { /* otherwise the transport owns the places */
         channel->base.comm->bytes -= sl_comm_ring_bytes(&channel->ring);
         if (channel->ipc.area.at)
-            channel->ring.memory = NULL; /* not its own */
+            channel->ring.memory = NULL; /* the ring does not own this memory */
         sl_comm_ring_close(&channel->ring);
     }
     sl_comm_ipc_close((struct sl_post *)channel->base.comm, &channel->ipc);
@@ -263,7 +265,7 @@ sl_err sl_comm_post_channel_reserve(struct sl_channel *base, int64_t n, char **o
     return SL_OK;
 }
 
-/* The receiver reports a place free before it is filled again. */
+/* Tells the receiver that a place is filled; the receiver told us before that it was free. */
 static sl_err say_filled(struct channel *channel, int64_t i, int64_t size_bytes) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     struct place *place = &channel->places[i];
@@ -309,8 +311,8 @@ sl_err sl_comm_post_channel_release(struct sl_channel *base, int64_t n) {
         sl_comm_ring_release(&channel->ring, n);
         return SL_OK;
     }
-    SL_TRY(
-        sl_comm_post_wait(post, &channel->places[i].word, 1)); /* the previous one has completed */
+    SL_TRY(sl_comm_post_wait(post, &channel->places[i].word, 1)); /* waits for the previous message
+                                                                * of this place */
     sl_comm_post_lock(post);
     sl_err err = await(channel, i);
     if (err == SL_OK && channel->ipc.area.at)

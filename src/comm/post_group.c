@@ -5,9 +5,8 @@
  *
  * Sums: rank r adds slice r of all terms, in their order, and sends it to the other ranks. A rank
  * sends its terms when all its members have begun. When the terms of the others have arrived, the
- * next poke of the leader adds and sends the result. Device memory is mirrored in host memory for
- * sending; or the ranks share it (post_group_ipc.c) and send only flag messages.
- */
+ * next poke of the leader adds and sends the result. Device memory is copied to host memory for
+ * sending; or the ranks share it (post_group_ipc.c) and send only flag messages. */
 #include "comm/post_group.h"
 
 #include "comm/nccl_link.h"
@@ -24,7 +23,7 @@ static int index_in(const int *ranks, int count, int rank) {
     return -1;
 }
 
-/* As in one process, with the leaders' merge between two barriers. */
+/* Like the merge in one process, with a merge of the leaders between the two barriers. */
 sl_err sl_comm_post_group_merge(struct sl_group *base, int member, double *table, int64_t count) {
     struct group *group = (struct group *)base;
     int64_t max = base->spec.table_max, members = base->spec.member_count;
@@ -54,7 +53,7 @@ static int term_tag(const struct group *group, int term) {
     return group->ranks.tag + SL_MERGE_STEPS + 1 + term;
 }
 
-/* Under the lock. With ipc the floats are already there; only a flag message is sent. */
+/* Sends floats, under the lock. With ipc they are already there, so only a flag message is sent. */
 static sl_err send_floats(struct group *group, const float *at, int64_t count, int to, int tag) {
     struct sl_transfer *op = &group->ops[group->op_count++];
     return sl_comm_post_send((struct sl_post *)group->base.comm, op, group->ipc ? NULL : at,
@@ -67,13 +66,15 @@ static sl_err receive_floats(struct group *group, float *at, int64_t count, int 
                                 group->ipc ? 0 : count * 4, from, tag);
 }
 
-/* Under the lock: this rank's slice of a term of another rank, or the others' of one of ours. */
+/* Under the lock. For a term of another rank: receives this rank's slice of it. For one of ours:
+ * sends the other ranks their slices. */
 static sl_err move_term(struct group *group, int term, float **arrived) {
     int owner = group_rank_of_term(group, term), tag = term_tag(group, term);
     struct sl_crew_slice slice =
         sl_comm_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
     if (owner != group->base.comm->rank) {
-        group->terms[term] = *arrived - slice.first; /* base of the whole vector */
+        /* so that indices of the whole vector can be used */
+        group->terms[term] = *arrived - slice.first;
         SL_TRY(receive_floats(group, *arrived, slice.count, owner, tag));
         *arrived += group->slice_max;
         return SL_OK;
@@ -87,7 +88,7 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
     return SL_OK;
 }
 
-/* Terms of a member and its result, in memory that messages can use. */
+/* Places the terms of a member and its result in memory that messages can use. */
 static sl_err place_member(struct group *group, int member, const float *const *terms,
                            int64_t count, float *out) {
     const struct sl_group_spec *spec = &group->base.spec;
@@ -129,7 +130,7 @@ sl_err sl_comm_post_sum_begin(struct sl_group *base, int member, const float *co
     }
     if (atomic_fetch_add(&group->begun, 1) + 1 < group->crew.members)
         return SL_OK;
-    /* The last member: all terms of this rank are known. */
+    /* the last member has begun, so all terms of this rank are known */
     sl_err err = SL_OK;
     atomic_store(&group->begun, 0);
     group->op_count = 0;
@@ -154,7 +155,8 @@ static bool is_idle(struct group *group) {
     return true;
 }
 
-/* The leader, after all terms have arrived: add the own slice, then exchange slices. */
+/* Called by the leader when all terms have arrived: adds this rank's slice, then exchanges
+ * slices. */
 static sl_err add_slice(struct group *group) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
     struct sl_crew_slice own =
@@ -197,7 +199,7 @@ static sl_err finish_sum(struct group *group) {
     return sl_comm_post_wait(post, group->ops, group->op_count);
 }
 
-/* Copy the sum from the leader to a member, and to its device. */
+/* Copies the sum from the leader to a member, and to the member's device. */
 static sl_err hand_out(struct group *group, int member, float *out) {
     struct mirror *mirror = &group->mirrors[member];
     struct sl_device *device = group->devices[member];
@@ -275,7 +277,7 @@ static sl_err open_mirrors(struct group *group, const struct sl_group_spec *spec
     return sl_comm_adder_open(&group->adder, group->host);
 }
 
-/* Arriving terms are stored where they are added. */
+/* Allocates memory for arriving terms, on the device that adds them. */
 static sl_err alloc_arrived(struct group *group, int64_t floats) {
     struct sl_device *device = group->adder.device;
     void *memory;
@@ -287,14 +289,14 @@ static sl_err alloc_arrived(struct group *group, int64_t floats) {
 }
 
 static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
-    int nccl_link = 0;
+    int arriving = 0;
     for (int t = 0; t < spec->term_count; t++)
-        nccl_link += group_rank_of_term(group, t) != group->base.comm->rank;
+        arriving += group_rank_of_term(group, t) != group->base.comm->rank;
     for (int r = 0; r < group->ranks.count; r++) {
         int64_t count = sl_comm_slice_of(spec->sum_max, r, group->ranks.count).count;
         group->slice_max = count > group->slice_max ? count : group->slice_max;
     }
-    group->slice_max = (group->slice_max + 15) & ~15LL; /* each begins with a cache line */
+    group->slice_max = (group->slice_max + 15) & ~15LL; /* each term begins at a cache line */
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
     group->outs = SL_NEW(&group->arena, float *, spec->member_count);
     group->ops =
@@ -303,13 +305,13 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->devices = SL_NEW(&group->arena, struct sl_device *, spec->member_count);
     SL_TRY(sl_comm_group_ipc_open(group, spec));
     SL_TRY(open_mirrors(group, spec));
-    group->arrived_bytes = (nccl_link * group->slice_max + 16) * (int64_t)sizeof *group->arrived;
+    group->arrived_bytes = (arriving * group->slice_max + 16) * (int64_t)sizeof *group->arrived;
     if (group->ipc) {
         group->arrived = (float *)(void *)group->shared[group->ranks.me].area.at;
         group->arrived_bytes = sl_comm_group_ipc_bytes(group, group->ranks.me);
         return SL_OK;
     }
-    return alloc_arrived(group, nccl_link * group->slice_max + 16);
+    return alloc_arrived(group, arriving * group->slice_max + 16);
 }
 
 static sl_err connect_ranks(const struct group *group) {
@@ -366,7 +368,7 @@ void sl_comm_post_group_close(struct sl_group *base) {
     base->comm->bytes -= bytes_of(group);
     struct sl_device *device = group->adder.device;
     if (group->ipc)
-        group->arrived = NULL; /* not its own */
+        group->arrived = NULL; /* the group does not own this memory */
     if (device && device->row->apart && group->arrived)
         device->row->free(device, group->arrived);
     else

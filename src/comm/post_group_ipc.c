@@ -1,16 +1,15 @@
-/* Sums of ranks that share device memory (ipc.c). Each rank shares
+/* Sums of ranks that share device memory (ipc.c). Each rank shares an area that contains
  *
  *     terms of other ranks: its slice of each  |  the sum, twice
  *
- * and the others write to it: their terms at begin, their slices of the sum after adding. A flag
- * message follows each write. A rank can be at most one sum ahead of another, because it needs all
- * slices; so sums alternate between two buffers. Terms need one buffer: a rank that begins a sum
- * has all slices of the previous one, so all its terms have been read.
- */
+ * The other ranks write to it: their terms at begin, their slices of the sum after adding. A
+ * flag message follows each write. A rank can be at most one sum ahead of another, because it
+ * needs all slices; so sums alternate between two buffers. Terms need one buffer: a rank that
+ * begins a sum has all slices of the previous one, so all its terms have been read. */
 #include "comm/post_group.h"
 
-/* Terms before this one that another rank sends to this one. */
-static int64_t count_nccl_link(const struct group *group, int rank, int term) {
+/* Counts the terms before `term` that other ranks send to this one. */
+static int64_t count_arriving(const struct group *group, int rank, int term) {
     int64_t count = 0;
     for (int t = 0; t < term; t++)
         count += group_rank_of_term(group, t) != group->ranks.at[rank];
@@ -22,8 +21,8 @@ static int64_t sum_floats(const struct group *group) {
 }
 
 int64_t sl_comm_group_ipc_bytes(const struct group *group, int rank) {
-    int64_t nccl_link = count_nccl_link(group, rank, group->base.spec.term_count);
-    return (nccl_link * group->slice_max + 2 * sum_floats(group)) * (int64_t)sizeof(float);
+    int64_t arriving = count_arriving(group, rank, group->base.spec.term_count);
+    return (arriving * group->slice_max + 2 * sum_floats(group)) * (int64_t)sizeof(float);
 }
 
 static float *floats_of(const struct group *group, int rank) {
@@ -31,8 +30,8 @@ static float *floats_of(const struct group *group, int rank) {
 }
 
 float *sl_comm_group_ipc_sum(const struct group *group, int rank) {
-    int64_t nccl_link = count_nccl_link(group, rank, group->base.spec.term_count);
-    return floats_of(group, rank) + nccl_link * group->slice_max +
+    int64_t arriving = count_arriving(group, rank, group->base.spec.term_count);
+    return floats_of(group, rank) + arriving * group->slice_max +
            group->sums % 2 * sum_floats(group);
 }
 
@@ -42,7 +41,7 @@ void sl_comm_group_ipc_close(struct group *group) {
     group->ipc = false;
 }
 
-/* All pairs connect, in the same order on all ranks. */
+/* Connects all pairs, in the same order on all ranks. */
 sl_err sl_comm_group_ipc_open(struct group *group, const struct sl_group_spec *spec) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
     int me = group->ranks.me, count = group->ranks.count;
@@ -75,7 +74,7 @@ sl_err sl_comm_group_ipc_give(const struct group *group, int member, int term, i
     struct sl_device *device = group->devices[member];
     for (int r = 0; r < group->ranks.count; r++) {
         struct sl_crew_slice slice = sl_comm_slice_of(count, r, group->ranks.count);
-        float *to = floats_of(group, r) + count_nccl_link(group, r, term) * group->slice_max;
+        float *to = floats_of(group, r) + count_arriving(group, r, term) * group->slice_max;
         if (r != group->ranks.me && slice.count)
             SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, to,
                                      group->terms[term] + slice.first, slice.count * 4));

@@ -1,4 +1,4 @@
-/* The transports. */
+/* The table of transports. */
 #include "comm/comm.h"
 
 #include "base/arena.h"

@@ -5,15 +5,15 @@
 #include "comm/comm.h"
 
 struct sl_place {
-    atomic_int_least64_t full; /* n + 1 while message n is there, 0 when free */
+    atomic_int_least64_t full; /* n + 1 while it holds message n, 0 when it is free */
     int64_t size_bytes, sent_ns;
 };
 
 struct sl_ring {
     struct sl_gate *gate;
     int count;
-    int64_t size_bytes;       /* of a place */
-    struct sl_device *device; /* whose memory; NULL: the host's */
+    int64_t size_bytes;       /* size of a place */
+    struct sl_device *device; /* device whose memory holds the places; NULL: the host */
     char *memory;             /* [count][size_bytes] */
     struct sl_place *places;
 };

@@ -21,7 +21,8 @@ static void lock(struct sl_post *post) { pthread_mutex_lock(&tcp_of(post)->lock)
 
 static void unlock(struct sl_post *post) { pthread_mutex_unlock(&tcp_of(post)->lock); }
 
-/* Code under the lock must not exit; it returns errors to its caller. */
+/* The error for a failed allocation. Code under the lock must not exit the process; it returns
+ * errors to its caller. */
 static sl_err no_memory(size_t size_bytes) {
     return sl_fail(SL_ERR_SYSTEM, "no memory for a message (%zu bytes)", size_bytes);
 }
@@ -54,7 +55,7 @@ static sl_err post_send_sync(struct sl_post *post, struct sl_transfer *op, const
     return start_send(tcp_of(post), &out, to);
 }
 
-/* A message that came before its receive. */
+/* Takes a message that came before its receive was posted. */
 static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
                          struct tcp_in *in) {
     struct tcp_stray *stray = *at;
@@ -119,7 +120,8 @@ static bool drop_out(struct tcp_out **list, const struct sl_transfer *op) {
     return false;
 }
 
-/* A message being read or written now continues, but its operation is not completed. */
+/* Drops an operation. A message that is being read or written continues, but its operation is not
+ * completed. */
 static bool drop_from(struct tcp_peer *peer, const struct sl_transfer *op) {
     if (drop_in(&peer->in, op) || drop_out(&peer->unacked, op))
         return true;
@@ -134,7 +136,7 @@ static bool drop_from(struct tcp_peer *peer, const struct sl_transfer *op) {
         }
     for (struct tcp_stray *stray = peer->stray; stray; stray = stray->next)
         if (stray->in && stray->in->op == op)
-            stray->in->op = NULL; /* it is not copied any more */
+            stray->in->op = NULL; /* the message is no longer copied to the receive */
     return true;
 }
 
@@ -253,7 +255,7 @@ static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
     return err;
 }
 
-/* Wait until every other rank has failed, ended or is lost, or until the timeout. */
+/* Waits until every other rank has failed, ended or is lost, or until the timeout. */
 static void hear_all(struct tcp_comm *comm, bool ended, int64_t timeout_ns) {
     const struct timespec nap = {.tv_nsec = 1000000};
     int64_t end = sl_clock_ns() + timeout_ns;
@@ -281,7 +283,7 @@ static void choose_speaker(struct tcp_comm *comm) {
 
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
-    if (err == SL_OK) /* final barrier: no rank leaves while another works */
+    if (err == SL_OK) /* the final barrier: no rank leaves while another works */
         err = sl_comm_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_comm_fail(base, err);
@@ -295,15 +297,16 @@ static sl_err settle(struct sl_comm *base, sl_err err) {
 
 static void close_comm(struct sl_comm *base) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
-    /* A rank that failed and cannot report it (its thread has ended) must not close cleanly: the
-     * others would wait for it. */
+    /* a rank that failed and cannot report it (its thread has ended) must not close cleanly: the
+     * others would wait for it */
     bool polite = !atomic_load(&base->gate.failed) || atomic_load(&comm->announced);
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < base->ranks; r++)
         if (polite && comm->peers[r].fd >= 0 && !comm->peers[r].gone)
             sl_comm_tcp_control(comm, r, (struct tcp_head){.kind = TCP_BYE}, NULL);
     pthread_mutex_unlock(&comm->lock);
-    hear_all(comm, true, 1000000000); /* closing a socket with data in transit would lose it */
+    /* first, because closing a socket with data in transit would lose the data */
+    hear_all(comm, true, 1000000000);
     free_comm(comm);
 }
 

@@ -1,4 +1,4 @@
-/* Built without libsodium: no encryption. */
+/* For builds without libsodium: there is no encryption. */
 #include "comm/tcp_seal.h"
 
 bool sl_comm_tcp_aead_open(void) { return false; }

@@ -1,4 +1,4 @@
-/* ChaCha20-Poly1305 (RFC 8439) by libsodium. */
+/* ChaCha20-Poly1305 (RFC 8439) with libsodium. */
 #include "comm/tcp_seal.h"
 
 #include <sodium.h>

@@ -14,7 +14,8 @@ void sl_comm_tcp_prove(const unsigned char key[SL_COMM_KEY], const char *purpose
     char label[32] = "sluice tcp 2 ";
     strncat(label, purpose, sizeof label - strlen(label) - 1);
     sl_hmac_open(&hmac, key, SL_COMM_KEY);
-    sl_hmac_add(&hmac, label, sizeof label); /* of one length: no label continues in a nonce */
+    /* all labels have one length, so no label continues in a nonce */
+    sl_hmac_add(&hmac, label, sizeof label);
     sl_hmac_add(&hmac, nonces->caller, TCP_NONCE);
     sl_hmac_add(&hmac, nonces->answerer, TCP_NONCE);
     sl_hmac_add(&hmac, bytes, size);
@@ -34,7 +35,7 @@ static void prove_accept(const struct tcp_talk *talk, const unsigned char key[SL
     sl_comm_tcp_prove(key, "accept", &talk->nonces, cards, sizeof cards, mac);
 }
 
-/* A new connection takes these few bytes at once. */
+/* Sends a few bytes; a new connection takes them at once. */
 static bool put(const struct tcp_talk *talk, const void *bytes, size_t size) {
     return send(talk->fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }

@@ -1,4 +1,4 @@
-/* Messages of the TCP transport: writing as far as a socket takes it, reading what has arrived. */
+/* Messages of the TCP transport: writes as much as a socket takes, and reads what has arrived. */
 #include "comm/tcp_state.h"
 
 #include "base/arena.h"
@@ -37,7 +37,7 @@ void sl_comm_tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t s
     sl_comm_gate_ring(&comm->post.base.gate);
 }
 
-/* A message is written: it is complete, or waits for its ACK. */
+/* Called when a message has been written: it is complete, or waits for its ACK. */
 static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
     struct tcp_out *out = peer->out;
     peer->out = out->next;
@@ -52,7 +52,7 @@ static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
     free(out);
 }
 
-/* Write until the socket would block. The reader sees errors, too, and handles them. */
+/* Writes until the socket would block. Errors are left to the reader, which sees them too. */
 void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     while (peer->out && !peer->gone) {
@@ -88,7 +88,7 @@ void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
 
 void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
     struct tcp_out *out = malloc(sizeof *out + (size_t)head.size_bytes);
-    if (!out) { /* under the lock: must not exit */
+    if (!out) { /* this code holds the lock, so it must not exit */
         sl_comm_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
         return;
     }
@@ -99,7 +99,7 @@ void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, co
     sl_comm_tcp_queue(comm, to, out);
 }
 
-/* ---- reading; by the thread ---- */
+/* ---- reading; by the transport's thread ---- */
 
 static struct tcp_in *take_in(struct tcp_peer *peer, int tag) {
     for (struct tcp_in **at = &peer->in; *at; at = &(*at)->next)
@@ -119,7 +119,8 @@ static void add_stray(struct tcp_peer *peer, struct tcp_stray *stray) {
     *at = stray;
 }
 
-/* A channel may be two rings ahead (post_channel.c); the rest is for messages before channels open. */
+/* Refuses too many early messages. A channel may be two rings ahead (post_channel.c); early_bytes
+ * are for messages before channels open. */
 static sl_err check_early(struct tcp_comm *comm, int rank) {
     int64_t bytes = comm->peers[rank].stray_bytes;
     if (bytes <= comm->early_bytes + 2 * atomic_load(&comm->post.base.bytes))
@@ -128,7 +129,7 @@ static sl_err check_early(struct tcp_comm *comm, int rank) {
                    (long long)bytes);
 }
 
-/* Where the payload of a message goes. */
+/* Chooses where the payload of a message goes. */
 static sl_err place_message(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     const struct tcp_head *head = &peer->head;
@@ -157,7 +158,7 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     return err;
 }
 
-/* Grow the buffer of an early message. */
+/* Grows the buffer of an early message. */
 static sl_err grow_stray(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     struct tcp_stray *stray = peer->straying;

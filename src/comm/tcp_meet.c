@@ -1,12 +1,13 @@
 /* Rendezvous of ranks over TCP.
  *
- *   rank 0 listens at every address of HOST:PORT; every other rank calls all of them and takes the
- *   first one that proves the key; its card says where it listens itself; when all are there, rank 0
- *   sends the table of cards; then each rank calls the lower ranks.
- *   The first connections stay open as those to rank 0.
+ *   rank 0 listens at every address of HOST:PORT; every other rank calls all of them and takes
+ *     the
+ *   first one that proves the key; its card says where it listens itself; when all have connected,
+ *   rank 0 sends the table of cards; then each rank calls the lower ranks.
+ *   The first connections stay open as the connections to rank 0.
  *
- * One loop serves all connections that are not known yet, so that none of them delays another.
- */
+ * One loop serves all connections that have not proved themselves yet, so that none delays
+ * another. */
 #include "base/clock.h"
 #include "comm/key.h"
 #include "comm/tcp_socket.h"
@@ -21,38 +22,39 @@
 #include <unistd.h>
 
 enum {
-    GUESTS_MAX = 256, /* unknown callers at once; a new one then replaces the oldest */
-    ACCEPTS_MAX = 64, /* before known connections are served again */
-    GUEST_S = 10,     /* for a caller to prove itself */
-    NAP_MS = 20,      /* before a call is repeated; doubles */
+    /* most callers that have not proved themselves; a new one then replaces the oldest */
+    GUESTS_MAX = 256,
+    ACCEPTS_MAX = 64, /* most new callers before other connections are served again */
+    GUEST_S = 10,     /* seconds that a caller has to prove itself */
+    NAP_MS = 20,      /* time before a call is repeated; doubles */
     LONG_NAP_MS = 500,
 };
 
-/* Somebody to call, until the rank is connected. */
+/* A rank to call until it is connected. */
 struct wish {
     int rank;
     struct sl_address at;
-    struct tcp_talk talk; /* fd -1: not now */
-    int listener;         /* the own listener on the side of this connection, -1: none */
+    struct tcp_talk talk; /* fd -1: no call is in progress */
+    int listener;         /* our listener at the address of this connection; -1: none */
     int64_t next_ns, nap_ns;
 };
 
-/* A caller. */
+/* Somebody who called us. */
 struct guest {
     struct tcp_talk talk;
     int64_t end_ns;
 };
 
 struct meeting {
-    struct sl_comm_job job; /* with the key as soon as it is known */
+    struct sl_comm_job job; /* contains the key as soon as that is known */
     struct sl_comm_tcp_link *links;
-    struct tcp_card own, *table; /* table: [ranks] */
+    struct tcp_card own, *table; /* table: [ranks] cards of all */
     int listeners[SL_ADDRESSES_MAX], listener_count;
     struct wish *wishes;
     int wish_count;
     struct guest *guests[GUESTS_MAX];
     int guest_count;
-    int strangers;     /* connections without the key */
+    int strangers;     /* number of connections that did not have the key */
     char refusal[256]; /* why the last call failed */
     int64_t end_ns;
     sl_err err;
@@ -66,7 +68,7 @@ static struct tcp_card card_of(const struct sl_comm_job *job) {
     return card;
 }
 
-/* ---- ranks that have come ---- */
+/* ---- ranks that have connected ---- */
 
 static sl_err check_card(const struct meeting *m, const struct tcp_card *card) {
     if (card->ranks != m->job.ranks)
@@ -79,7 +81,7 @@ static sl_err check_card(const struct meeting *m, const struct tcp_card *card) {
     return SL_OK;
 }
 
-/* A rank that comes again has lost its first connection. */
+/* Takes a connection to a rank. A rank that connects again has lost its first connection. */
 static void take(struct meeting *m, struct tcp_talk *talk) {
     int r = talk->other.who.rank;
     struct sl_comm_tcp_link *link = &m->links[r];
@@ -126,7 +128,7 @@ static void drop_guest(struct meeting *m, int i) {
     free(m->guests[i]);
     m->guest_count--;
     memmove(&m->guests[i], &m->guests[i + 1],
-            sizeof *m->guests * (size_t)(m->guest_count - i)); /* the oldest stays first */
+            sizeof *m->guests * (size_t)(m->guest_count - i)); /* keeps the oldest first */
 }
 
 static void admit(struct meeting *m, int listener) {
@@ -144,7 +146,7 @@ static void admit(struct meeting *m, int listener) {
     }
 }
 
-/* Serves one caller. False: it is gone from the list. */
+/* Serves one caller. Returns false if the caller is no longer in the list. */
 static bool serve_guest(struct meeting *m, int i, bool ready) {
     struct tcp_talk *talk = &m->guests[i]->talk;
     enum tcp_talk_result result = TCP_TALK_MORE;
@@ -178,7 +180,8 @@ static void hang_up(struct meeting *m, struct wish *wish, const char *why) {
     snprintf(m->refusal, sizeof m->refusal, "%s", why);
 }
 
-/* The key of a step may not be there yet, or be that of an earlier start of the step. */
+/* Reads the key of a step. Its file may not exist yet, or hold the key of an earlier start of the
+ * step. */
 static bool find_key(struct meeting *m, const struct wish *wish) {
     if (wish->rank > 0 || !*m->job.key_file)
         return true;
@@ -204,7 +207,8 @@ static void call(struct meeting *m, struct wish *wish) {
         m->err = err;
 }
 
-/* Connected: listen on this side, if nowhere yet, and say hello. */
+/* Called when a call is connected: listens at this address, unless it listens already, and sends
+ * hello. */
 static void begin_talk(struct meeting *m, struct wish *wish) {
     struct sl_address own;
     sl_err err = sl_comm_tcp_connected(wish->talk.fd, &own);
@@ -252,7 +256,7 @@ static void start_calls(struct meeting *m) {
         struct wish *wish = &m->wishes[i];
         bool done = m->links[wish->rank].fd >= 0;
         if (wish->talk.fd >= 0 && done)
-            hang_up(m, wish, ""); /* another address was faster */
+            hang_up(m, wish, ""); /* another address of the rank was faster */
         else if (wish->talk.fd < 0 && !done && sl_clock_ns() >= wish->next_ns)
             call(m, wish);
     }
@@ -272,13 +276,14 @@ static int list_fds(const struct meeting *m, struct pollfd *fds) {
     return count;
 }
 
-/* Waits for events and serves them. */
+/* Waits for events and serves them once. */
 static void serve_once(struct meeting *m, struct pollfd *fds) {
     int listeners = m->listener_count, wishes = m->wish_count, guests = m->guest_count;
     int count = list_fds(m, fds);
     if (poll(fds, (nfds_t)count, NAP_MS) < 0)
         return;
-    for (int i = guests - 1; i >= 0; i--) /* from the end: one that goes moves those after it */
+    /* from the end, because removing a caller moves those after it */
+    for (int i = guests - 1; i >= 0; i--)
         serve_guest(m, i, fds[listeners + wishes + i].revents != 0);
     for (int i = 0; i < wishes; i++)
         if (m->wishes[i].talk.fd >= 0 && fds[listeners + i].revents)
@@ -288,7 +293,7 @@ static void serve_once(struct meeting *m, struct pollfd *fds) {
             admit(m, fds[i].fd);
 }
 
-/* Until ranks first..last are connected. */
+/* Serves connections until ranks first..last are connected. */
 static sl_err meet(struct meeting *m, int first, int last) {
     size_t room = (size_t)SL_ADDRESSES_MAX + GUESTS_MAX + (size_t)m->wish_count;
     struct pollfd *fds = sl_realloc(NULL, room * sizeof *fds);
@@ -313,7 +318,8 @@ static void wish_for(struct meeting *m, int rank, const struct sl_address *at) {
         .rank = rank, .at = *at, .talk.fd = -1, .listener = -1, .nap_ns = NAP_MS * 1000000LL};
 }
 
-/* Slurm gives the name of a host, which may stand for a loopback address on the host itself. */
+/* Finds the addresses to listen at. Slurm gives the name of a host, which may mean a loopback
+ * address on the host itself. */
 static sl_err find_places(const struct sl_comm_job *job, struct sl_addresses *out) {
     bool outside = !job->many_hosts;
     SL_TRY(sl_address_find(job->meet, "SLUICE_MEET", out));
@@ -322,7 +328,8 @@ static sl_err find_places(const struct sl_comm_job *job, struct sl_addresses *ou
     return outside ? SL_OK : sl_address_find_any(job->meet, "SLUICE_MEET", out);
 }
 
-/* An address that this host lacks (IPv6 may be off) is left out as long as another one remains. */
+/* Listens at all addresses. One that this host lacks (IPv6 may be off) is left out if another
+ * remains. */
 static sl_err listen_everywhere(struct meeting *m) {
     struct sl_addresses places;
     sl_err err = SL_OK;
@@ -388,7 +395,7 @@ static sl_err meet_as_other(struct meeting *m) {
     return meet(m, 1, m->job.ranks - 1);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole rendezvous ---- */
 
 static sl_err check_key(const struct sl_comm_job *job) {
     if (job->ranks == 1 || job->has_key || job->insecure || *job->key_file)

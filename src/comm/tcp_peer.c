@@ -1,12 +1,12 @@
 /* Heartbeats, failures and lost ranks.
  *
- * Any message counts as a sign of life; an idle rank sends a heartbeat twice a second. A rank is
- * lost if it closes its connection without a message or is silent for lost_ns. The TCP thread does
- * this, so a rank answers while its workers compute, but not while the process is stopped.
+ * Any message counts as a heartbeat; an idle rank sends one twice a second. A rank is lost if it
+ * closes its connection without a message or is silent for lost_ns. The TCP thread does this, so
+ * a rank answers while its workers compute, but not while the process is stopped.
  *
- * A heartbeat carries the current actions of the rank. When a connection closes, the ranks exchange
- * this at once and report the loss telling_ns later, when all waits for the lost rank are known.
- */
+ * A heartbeat carries the current actions of the rank. When a connection closes, the ranks
+ * exchange their actions at once. They report the loss telling_ns later, when all waits for the
+ * lost rank are known. */
 #include "comm/tcp_state.h"
 
 #include "base/arena.h"
@@ -20,7 +20,7 @@
 static const int64_t lost_ns = 4000000000, telling_ns = 200000000;
 
 struct failure {
-    int32_t err, lost; /* a rank, -1: none */
+    int32_t err, lost; /* lost: the rank that was lost; -1: none */
     char message[2048];
 };
 
@@ -39,14 +39,14 @@ void sl_comm_tcp_beat(struct tcp_comm *comm) {
     for (int r = 0; r < base->ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
         if (peer->fd >= 0 && !peer->gone &&
-            !peer->out) /* a message in the queue serves as a heartbeat */
+            !peer->out) /* otherwise a message in the queue serves as a heartbeat */
             sl_comm_tcp_control(comm, r, head, state);
     }
     pthread_mutex_unlock(&comm->lock);
     free(state);
 }
 
-/* Store the payload that has arrived as the state of the rank. */
+/* Stores the payload that has arrived as the state of the rank. */
 void sl_comm_tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes) {
     struct tcp_peer *peer = &comm->peers[rank];
     if (size_bytes == 0)
@@ -56,7 +56,7 @@ void sl_comm_tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes)
     peer->state = peer->into;
     peer->state_bytes = size_bytes;
     peer->state_ns = peer->heard_ns;
-    peer->into = old; /* freed by who reads */
+    peer->into = old; /* the next state is read into it, and the reader frees it */
     pthread_mutex_unlock(&comm->lock);
 }
 
@@ -128,7 +128,7 @@ void sl_comm_tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
     comm->losing = -1;
 }
 
-/* Time during which this process itself was stopped does not count as silence. */
+/* Finds lost ranks. Time in which this process itself was stopped does not count as silence. */
 void sl_comm_tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns) {
     for (int r = 0; r < comm->post.base.ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
@@ -167,7 +167,7 @@ void sl_comm_tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
     sl_comm_gate_ring(&comm->post.base.gate);
 }
 
-/* Send the first error to all others, once. A received error already names its rank. */
+/* Sends the first error to all others, once. A received error already names its rank. */
 void sl_comm_tcp_announce(struct tcp_comm *comm) {
     struct failure failure = {.lost = comm->lost};
     bool heard = false;

@@ -11,15 +11,15 @@ enum { TEXT_MAX = 1 << 16, RECORD_MAX = TCP_RECORD_HEAD + TEXT_MAX + TCP_TAG };
 
 struct way {
     unsigned char key[SL_SHA256_BYTES];
-    uint64_t count; /* of records */
+    uint64_t count; /* number of records so far */
     unsigned char record[RECORD_MAX];
-    size_t have, at; /* bytes of the record, and how many of them were sent */
+    size_t have, at; /* bytes of the record; how many of them have been sent */
 };
 
 struct tcp_seal {
     struct way out, in;
-    size_t pending;               /* text in the record that is being sent */
-    unsigned char text[TEXT_MAX]; /* of the last record that came */
+    size_t pending;               /* bytes of text in the record that is being sent */
+    unsigned char text[TEXT_MAX]; /* text of the last record that has arrived */
     size_t text_have, text_at;
 };
 
@@ -89,7 +89,7 @@ ssize_t sl_comm_tcp_seal_send(struct tcp_seal *seal, int fd, const struct iovec 
 
 /* ---- receiving ---- */
 
-/* More of a record; the result of recv. */
+/* Receives more of a record; returns the result of recv. */
 static ssize_t fill(struct way *way, int fd, size_t want) {
     while (way->have < want) {
         ssize_t got = recv(fd, way->record + way->have, want - way->have, MSG_DONTWAIT);

@@ -18,7 +18,7 @@ static sl_err fail_errno(const char *where, const char *what) {
     return sl_fail(SL_ERR_SYSTEM, "%s: cannot %s: %s", where, what, strerror(errno));
 }
 
-/* "127.0.0.1:29500" */
+/* Writes an address as "127.0.0.1:29500". */
 static const char *text_of(const struct sl_address *at, char out[128]) {
     char host[96], port[16];
     bool six = at->at.ss_family == AF_INET6;
@@ -35,7 +35,7 @@ sl_err sl_comm_tcp_listen(const struct sl_address *at, const char *where, int *o
     if (fd < 0)
         return fail_errno(where, "make a socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (at->at.ss_family == AF_INET6) /* IPv4 has a socket of its own */
+    if (at->at.ss_family == AF_INET6) /* IPv4 has a separate socket */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(fd, (const struct sockaddr *)&at->at, at->length) != 0 || listen(fd, BACKLOG) != 0) {
         sl_err err = sl_fail(SL_ERR_SYSTEM, "%s: cannot listen at %s: %s", where, text_of(at, text),

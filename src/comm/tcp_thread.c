@@ -10,15 +10,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 500, LOSING_MS = 50 }; /* LOSING_MS: interval while a loss is pending */
+enum { BEAT_MS = 500, LOSING_MS = 50 }; /* LOSING_MS: interval while a loss is to be reported */
 
-/* Text that was opened with its record: the socket does not announce it again. */
+/* Is there text that was decrypted with an earlier record? The socket does not announce it
+ * again. */
 static bool holds_text(const struct tcp_peer *peer) {
     return peer->seal && sl_comm_tcp_seal_is_full(peer->seal);
 }
 
 static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
-    enum { PIECES_MAX = 64 }; /* per peer and round */
+    enum { PIECES_MAX = 64 }; /* most pieces read per peer and round */
     if (event->data.u32 == UINT32_MAX) {
         uint64_t drained;
         while (read(comm->wake_fd, &drained, sizeof drained) > 0)
@@ -68,7 +69,7 @@ static void *thread_main(void *arg) {
 void sl_comm_tcp_wake(struct tcp_comm *comm) {
     uint64_t one = 1;
     if (comm->wake_fd >= 0 && write(comm->wake_fd, &one, sizeof one) < 0)
-        return; /* the counter is full: the thread is awake */
+        return; /* the counter is full, so the thread is awake */
 }
 
 sl_err sl_comm_tcp_start_thread(struct tcp_comm *comm) {

@@ -1,9 +1,9 @@
 /* The transport of one process.
  *
- * Sum of a group: when all members have begun, member i adds slice i of all terms, in their order,
- * into its own `out`. When all have added, each copies the other slices from their owners, then a
- * barrier. Only member i reads slice i of any term before that, so `out` may be a term.
- */
+ * Sum of a group: when all members have begun, member i adds slice i of all terms, in their
+ * order, into its own `out`. When all have added, each copies the other slices from their
+ * owners; then comes a barrier. Only member i reads slice i of any term before that, so `out`
+ * may be a term. */
 #include "comm/threads.h"
 
 #include "base/arena.h"
@@ -22,15 +22,16 @@ struct group {
     struct sl_group base;
     struct sl_arena arena;
     struct sl_crew crew;
-    uint64_t *tables;        /* [2][member_count][table_max] rounds alternate */
+    uint64_t *tables;        /* [2][member_count][table_max] tables; rounds alternate */
     int64_t *rounds;         /* [member_count] merges so far */
-    const float **terms;     /* [term_count] of the current sum */
+    const float **terms;     /* [term_count] terms of the current sum */
     float **outs;            /* [member_count] */
     struct sl_adder *adders; /* [member_count] */
-    int64_t *sums;           /* [member_count] begun so far */
-    bool *added;             /* [member_count] its slice of the current sum */
+    int64_t *sums;           /* [member_count] sums that it has begun */
+    bool *added;             /* [member_count] has it added its slice of the current sum? */
     int64_t sum_count;
-    atomic_int_least64_t begun, slices; /* of all sums: begins of members, slices added */
+    /* over all sums: begins of members; slices that have been added */
+    atomic_int_least64_t begun, slices;
 };
 
 static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
@@ -122,7 +123,7 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     if (spec->term_count)
         memcpy(terms, spec->terms, sizeof *terms * (size_t)spec->term_count);
     group->base.spec.terms = terms;
-    group->base.spec.ranks = NULL; /* all in this process */
+    group->base.spec.ranks = NULL; /* all members are in this process */
     group->base.spec.devices = NULL;
     group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_max + 1);
     group->rounds = SL_NEW(&group->arena, int64_t, members);
@@ -141,8 +142,8 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     return err;
 }
 
-/* Two sets of tables: a member in the next round writes to the other set, and no member is two
- * rounds ahead. */
+/* Merges tables. Two sets suffice: a member in the next round writes to the other set, and no
+ * member is two rounds ahead. */
 static sl_err merge(struct sl_group *base, int member, double *table, int64_t count) {
     struct group *group = (struct group *)base;
     int64_t max = base->spec.table_max, members = base->spec.member_count;
@@ -168,7 +169,7 @@ static bool has_come(void *ctx) {
     return atomic_load_explicit(count->at, memory_order_acquire) >= count->want;
 }
 
-/* All members have reached this point of the member's sum. */
+/* The condition that all members have reached this point of the member's sum. */
 static struct count all_of(const struct group *group, int member, atomic_int_least64_t *at) {
     return (struct count){at, group->sums[member] * group->base.spec.member_count};
 }

@@ -1,4 +1,4 @@
-/* The transport of one process: workers are threads, messages stay where they are. */
+/* The transport of one process: workers are threads, and messages stay in place. */
 #ifndef SL_COMM_THREADS_H
 #define SL_COMM_THREADS_H
 

@@ -11,10 +11,10 @@
  * A backward layer is in the set of its forward layer. Objective: the largest load, in the file's
  * unit.
  *
- * With I' in I and S = I \ I', a net (tensor with the groups that touch it) that crosses only one
- * of the two borders is paid by S; one that crosses both is paid when some member of it lies in S:
- *   cost(S) = cross(I) + cross(I') - sum over nets crossing both of c (1 + [no member in S])
- */
+ * Let I' be in I and S = I \ I'. A net is a tensor with the groups that touch it. S pays a net
+ * that crosses only one of the two borders. If a net crosses both, S pays it only if a member of
+ * it lies in S:
+ *   cost(S) = cross(I) + cross(I') - sum over nets crossing both of c (1 + [no member in S]) */
 #include "peers/dnnpart.h"
 
 #include "base/clock.h"
@@ -25,8 +25,8 @@ struct cuts {
     struct sl_ideals ideals;
     const double *work, *time, *cpu, *size, *barred, *cross, *near;
     int net_words;
-    const uint64_t *crossing;  /* [ideals][net_words] nets that cross the border */
-    const int *list_at, *list; /* the same as lists */
+    const uint64_t *crossing;  /* [ideals][net_words] bits of the nets that cross the border */
+    const int *list_at, *list; /* the same as lists: those of ideal i begin at list_at[i] */
 };
 
 struct search {
@@ -36,9 +36,9 @@ struct search {
     struct sl_dnnpart_groups groups;
     const struct cuts *cuts;
     struct sl_peers_plan *plan;
-    const double *spread; /* [net] find_spread */
-    double near;          /* nets that spread less count at borders (sweep_border.c) */
-    bool stopped;         /* the last sweeps stopped before all cuts were examined */
+    const double *spread; /* [net] bound of find_spread */
+    double near;          /* nets with a smaller spread count at borders (sweep_border.c) */
+    bool stopped;         /* the last sweeps stopped before they had examined all cuts */
 };
 
 static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
@@ -49,7 +49,7 @@ static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
     return count;
 }
 
-/* Sum over a group and its ancestors, or its descendants. */
+/* Returns for each group the sum over it and its ancestors, or (behind) its descendants. */
 static double *closure_sums(const struct search *s, bool behind) {
     const struct sl_dag *dag = &s->groups.dag;
     const int *at = behind ? dag->out_at : dag->in_at, *to = behind ? dag->out : dag->in;
@@ -73,8 +73,8 @@ static double *closure_sums(const struct search *s, bool behind) {
     return sums;
 }
 
-/* Upper bound on the work between two borders that a net crosses. The inner border includes a
- * member and its ancestors; the outer one excludes a member and its descendants. */
+/* Computes an upper bound on the work between two borders that a net crosses: the inner border
+ * includes a member and its ancestors; the outer one excludes a member and its descendants. */
 static void find_spread(struct search *s) {
     const struct sl_dnnpart_groups *g = &s->groups;
     const double *before = closure_sums(s, false), *behind = closure_sums(s, true);
@@ -131,7 +131,7 @@ static void tabulate(struct search *s, struct cuts *cuts) {
     find_crossing(s, cuts);
 }
 
-/* Discount of S for nets of the smaller downset that cross both borders. */
+/* Returns the discount of S for nets of the smaller downset that cross both borders. */
 static double unpaid(const struct search *s, int larger, int smaller) {
     const struct cuts *cuts = s->cuts;
     const uint64_t *crossing = cuts->crossing + (int64_t)larger * cuts->net_words;
@@ -170,7 +170,7 @@ static void add(struct sl_sweep *sweep, int from, int ideal, bool on_cpu) {
                                                       .t = on_cpu});
 }
 
-/* Can a CPU core take the stage, and is one left? */
+/* Can a CPU core take the stage, and is a core left? */
 static bool cpu_fits(struct sl_sweep *sweep, int larger, int smaller) {
     const struct search *s = sweep->ctx;
     return sweep->replicas > 0 && s->cuts->cpu[larger] - s->cuts->cpu[smaller] <= sweep->limit;
@@ -243,7 +243,7 @@ static double accept(struct sl_sweep *sweep, int state) {
     return worst;
 }
 
-/* Accelerator work per unit of time that CPUs could do instead. */
+/* Returns the accelerator work per unit of time that the CPUs could do instead. */
 static double cpu_work(const struct search *s) {
     double best = 0;
     for (int g = 0; g < s->groups.count; g++)
@@ -253,7 +253,7 @@ static double cpu_work(const struct search *s) {
     return s->query->cpus > 0 ? best * (double)s->query->cpus : 0;
 }
 
-/* All work spread perfectly. */
+/* Returns a lower bound: all work, spread perfectly. */
 static double low_bound(const struct search *s) {
     double power = (double)s->query->devices + cpu_work(s), all = 0;
     for (int g = 0; g < s->groups.count; g++)
@@ -261,7 +261,7 @@ static double low_bound(const struct search *s) {
     return power > 0 ? all / power * (1 - 1e-12) : 0;
 }
 
-/* Best plan over one list of downsets. `may_stop`: give up if that takes too long. */
+/* Finds the best plan over one list of downsets. `may_stop`: it gives up if that takes too long. */
 static void search(struct search *s, struct cuts *cuts, bool may_stop, double *low) {
     tabulate(s, cuts);
     s->cuts = cuts;
@@ -304,7 +304,7 @@ static sl_err open_search(struct search *s) {
     return SL_OK;
 }
 
-/* Improves the best plan without the rule that sets are contiguous: one stage per used device. */
+/* Improves the best plan without the rule that sets are contiguous; one stage per used device. */
 static void scatter(struct search *s) {
     int *device_of = SL_NEW(s->arena, int, s->groups.count), accelerators = 0, cpus = 0, count = 0;
     int devices = (int)(s->query->devices + s->query->cpus);
@@ -343,7 +343,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     bool complete = sl_graph_ideals_build(arena, &s.groups.dag, IDEALS_MAX, &all.ideals);
     bool first = !complete || all.ideals.count > WIDE * chain.ideals.count;
     if (first)
-        search(&s, &chain, false, &low_chain); /* its bound prunes the large search */
+        search(&s, &chain, false, &low_chain); /* its bound prunes the search over all downsets */
     if (complete)
         search(&s, &all, first, &low);
     if (!(out->objective < INFINITY))

@@ -1,4 +1,4 @@
-/* dnn-max-load: layers fused into groups that stay together, tensors as nets of groups. See
+/* dnn-max-load: layers fused into groups that stay together, and tensors as nets of groups. See
  * dnnpart.c. Private to dnnpart*.c. */
 #ifndef SL_PEERS_DNNPART_H
 #define SL_PEERS_DNNPART_H
@@ -7,18 +7,18 @@
 #include "peers/sweep.h"
 
 struct sl_dnnpart_net {
-    int first, count; /* in `spans`: the groups that write or read the tensor, at least two */
+    int first, count; /* part of `spans`: the groups that write or read the tensor, at least two */
     double cost;
 };
 
 struct sl_dnnpart_groups {
     int count;
     const int *of;        /* [layers] group of each layer */
-    const double *time;   /* on an accelerator; 0 where it must not run on one */
-    const double *cpu;    /* on a CPU */
+    const double *time;   /* time on an accelerator; 0 if the group must not run on one */
+    const double *cpu;    /* time on a CPU */
     const double *size;   /* bytes */
-    const double *barred; /* 1: not on an accelerator */
-    struct sl_dag dag;    /* forward order */
+    const double *barred; /* 1: must not run on an accelerator */
+    struct sl_dag dag;    /* the forward order */
     const struct sl_dnnpart_net *nets;
     int net_count;
     const int *spans;
@@ -28,8 +28,9 @@ struct sl_dnnpart_groups {
 void sl_peers_dnnpart_group(struct sl_arena *arena, const struct sl_layers *layers,
                             struct sl_dnnpart_groups *out);
 
-/* Annealing without the rule that sets are contiguous (dnnpart_scatter.c). device_of: device of
- * each group (accelerators, then CPU cores); in: a plan that fits, out: the best plan found. */
+/* Improves a plan by annealing, without the rule that sets are contiguous (dnnpart_scatter.c).
+ * device_of is the device of each group (accelerators, then CPU cores): on input a plan that fits,
+ * on output the best plan found. */
 void sl_peers_dnnpart_scatter(struct sl_arena *arena, const struct sl_dnnpart_groups *groups,
                               const struct sl_peers_query *query, int *device_of);
 

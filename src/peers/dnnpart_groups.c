@@ -1,10 +1,9 @@
 /* Preprocessing of dnn-partitioning: fuses layers into groups that are placed as one.
  *
  *   colour classes    layers of one colour, forward and backward, are one group
- *   orphans           a group without a forward layer is ordered by its backward edges, mirrored
+ *   orphans           groups without a forward layer are ordered by their backward edges, reversed
  *   cycles            groups on a cycle of the forward order become one group
- *   leaves            a group without latency, one forward neighbour and no backward one joins it
- */
+ *   leaves            a group without latency, one forward neighbour and no backward one joins it */
 #include "peers/dnnpart.h"
 
 #include "base/map.h"
@@ -14,7 +13,7 @@
 struct grouping {
     struct sl_arena *arena;
     const struct sl_layers *layers;
-    int *root; /* union-find over layers */
+    int *root; /* union-find over the layers */
 };
 
 static int find(const struct grouping *g, int i) {
@@ -60,7 +59,7 @@ static int compare_edges(const void *a, const void *b) {
                               : (x->to > y->to) - (x->to < y->to);
 }
 
-/* The forward order between roots, without duplicates. */
+/* Lists the edges of the forward order between roots, without duplicates. */
 static struct sl_dag_edge *order_edges(struct grouping *g, const bool *has_forward, int *count) {
     const struct sl_layers *layers = g->layers;
     struct sl_dag_edge *edges = SL_NEW(g->arena, struct sl_dag_edge, layers->edge_count + 1);
@@ -147,7 +146,8 @@ static void join_cycles(struct grouping *g, const struct sl_dag *dag) {
 
 /* ---- leaves ---- */
 
-/* Latencies of forward and backward parts per root; backward neighbours of the forward part. */
+/* Latencies of the forward and backward parts of each root, and whether its forward part has
+ * backward neighbours. */
 struct root_facts {
     double forward, backward;
     bool has_forward, near_backward;
@@ -172,7 +172,7 @@ static struct root_facts *root_facts(struct grouping *g) {
     return facts;
 }
 
-/* Joins idle leaves to their neighbours; true: something changed. */
+/* Joins idle leaves to their neighbours. Returns whether something changed. */
 static bool join_leaves(struct grouping *g) {
     int edge_count, count = g->layers->count;
     struct root_facts *facts = root_facts(g);
@@ -191,7 +191,7 @@ static bool join_leaves(struct grouping *g) {
         if (find(g, i) == i && degree[i] == 1 && facts[i].forward < 1e-6 &&
             facts[i].backward < 1e-6 && !facts[i].near_backward) {
             join(g, i, other[i]);
-            /* values of both are stale now; the next round computes the fused group */
+            /* the values of both are out of date; the next round handles the fused group */
             degree[i] = degree[other[i]] = 0;
             changed = true;
         }
@@ -205,7 +205,7 @@ static int compare_ints(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Groups that write or read the output of a layer, ascending, without duplicates. */
+/* Lists the groups that write or read the output of a layer, ascending, without duplicates. */
 static int span_of(const struct sl_layers *layers, const int *of, int layer, int *out) {
     int count = 0, kept = 0;
     out[count++] = of[layer];
@@ -223,7 +223,7 @@ struct nets {
     SL_VEC(int) spans;
 };
 
-/* Tensors with the same span are one net. */
+/* Makes the nets: tensors with the same groups become one net. */
 static void find_nets(struct sl_arena *arena, const struct sl_layers *layers,
                       struct sl_dnnpart_groups *out) {
     struct nets nets = {0};

@@ -2,12 +2,11 @@
  * dnn-partitioning. A device then alternates between its parts, like an interleaved schedule; the
  * load of the busiest device still bounds the throughput.
  *
- * Simulated annealing from the best contiguous plan. Moves: a group to another device, usually one
- * that holds a tensor of it; an exchange of two groups. A move changes the loads of two devices.
- * The energy is the logarithm of a sum of powers: close to the largest load, but sensitive to the
- * others. The number of moves is fixed and the random numbers are counter-based, so the same input
- * gives the same plan.
- */
+ * Simulated annealing from the best contiguous plan. There are two moves: a group goes to
+ * another device, usually one that holds a tensor of it; or two groups are exchanged. A move
+ * changes the loads of two devices. The energy is the logarithm of a sum of powers: close to the
+ * largest load, but sensitive to the others. The number of moves is fixed and the random numbers
+ * are counter-based, so the same input gives the same plan. */
 #include "peers/dnnpart.h"
 
 #include "base/clock.h"
@@ -18,12 +17,12 @@ enum { POWER_LOG2 = 5, RUNS = 3, SEED = 1, DEVICES_MAX = 1024 };
 struct scatter {
     const struct sl_dnnpart_groups *g;
     const struct sl_peers_query *query;
-    int devices;         /* accelerators, then CPU cores */
-    int *at;             /* [group] */
-    int *best;           /* the same of the best plan */
-    int *held;           /* [net][device] members */
+    int devices;         /* number of accelerators and CPU cores */
+    int *at;             /* [group] its device */
+    int *best;           /* [group] its device in the best plan */
+    int *held;           /* [net][device] number of its members there */
     double *load, *size; /* [device] */
-    int *nets_at, *nets; /* of each group */
+    int *nets_at, *nets; /* nets of group i: nets[nets_at[i]] .. nets[nets_at[i + 1] - 1] */
     double scale, best_load;
     uint64_t drawn;
 };
@@ -47,13 +46,13 @@ static void list_nets(struct sl_arena *arena, struct scatter *s) {
             s->nets[s->nets_at[g->spans[g->nets[n].first + i] + 1]++] = n;
 }
 
-/* Cost of a net on a device that holds `held` of its members. */
+/* Returns the cost of a net on a device that holds `held` of its members. */
 static double share(const struct scatter *s, const struct sl_dnnpart_net *net, int held,
                     int device) {
     return held > 0 && held < net->count && !is_cpu(s, device) ? net->cost : 0;
 }
 
-/* Removes the group from a device, or adds it. */
+/* Removes the group from a device (by -1) or adds it (by 1). */
 static void change(struct scatter *s, int group, int device, int by) {
     const struct sl_dnnpart_groups *g = s->g;
     for (int i = s->nets_at[group]; i < s->nets_at[group + 1]; i++) {
@@ -98,7 +97,7 @@ static void keep_best(struct scatter *s) {
     memcpy(s->best, s->at, sizeof *s->at * (size_t)s->g->count);
 }
 
-/* Any device, or mostly one that touches a tensor of the group. */
+/* Draws a device for the group: any one, or mostly one that touches a tensor of the group. */
 static int target(struct scatter *s, int group) {
     int nets = s->nets_at[group + 1] - s->nets_at[group];
     if (!nets || draw(s) < 0.2)
@@ -114,7 +113,7 @@ static void anneal(struct scatter *s, int moves, double hot, double cold) {
         int a = below(s, s->g->count), to = target(s, a), from = s->at[a], b = -1;
         if (to == from)
             continue;
-        if (draw(s) < 0.3) { /* an exchange */
+        if (draw(s) < 0.3) { /* exchanges two groups */
             b = below(s, s->g->count);
             b = s->at[b] == to ? b : -1;
         }
@@ -134,7 +133,7 @@ static void anneal(struct scatter *s, int moves, double hot, double cold) {
     }
 }
 
-/* Recomputes the loads: sums of many small changes drift. */
+/* Computes the loads from scratch, because sums of many small changes drift. */
 static void settle(struct scatter *s, const int *at) {
     memset(s->held, 0, sizeof *s->held * (size_t)(s->g->net_count * s->devices));
     memset(s->load, 0, sizeof *s->load * (size_t)s->devices);

@@ -1,4 +1,4 @@
-/* Branch and bound for the choice of options. All values are relative to the cheapest option of
+/* Branch and bound that chooses the options. All values are relative to the cheapest option of
  * each item: switching item i to option o saves `save` bytes and costs `loss`. */
 #include "peers/knapsack.h"
 
@@ -8,24 +8,24 @@
 
 enum { LOOK_BACK = 64 };
 
-struct turn { /* a switch away from the cheapest option */
+struct turn { /* a switch of one item away from its cheapest option */
     double save, loss;
     int tag;
 };
 
 struct row {
     int item;
-    double rate, save_max; /* smallest loss per byte; largest save */
-    int first, count;      /* of the turns, by falling save */
+    double rate, save_max; /* smallest loss per saved byte of its switches; largest save */
+    int first, count;      /* its switches in `turns`, by falling save */
 };
 
 struct solver {
     struct row *rows;
     struct turn *turns;
     int count, steps;
-    int *now, *best;      /* per row: turn number or -1 */
-    double *saved, *lost; /* prefix sums of save_max and of its loss at the best rate */
-    double best_loss;     /* best so far, or the limit */
+    int *now, *best;      /* [row] number of the chosen switch, or -1 */
+    double *saved, *lost; /* prefix sums of save_max, and of its loss at the best rate */
+    double best_loss;     /* loss of the best choice so far, or the limit */
     bool found;
 };
 
@@ -64,7 +64,7 @@ static int compare_rows(const void *a, const void *b) {
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Cheapest option of an item; among equals the smallest. */
+/* Returns the cheapest option of an item; of equally cheap ones the smallest. */
 static const struct sl_peers_knapsack_option *cheapest(const struct sl_knapsack *sack, int item) {
     const struct sl_peers_knapsack_item *it = &sack->items.at[item];
     const struct sl_peers_knapsack_option *best = &sack->options.at[it->first];
@@ -76,7 +76,7 @@ static const struct sl_peers_knapsack_option *cheapest(const struct sl_knapsack 
     return best;
 }
 
-/* Switches of one item that save something and are not dominated. */
+/* Adds a row with the switches of one item that save something and are not dominated. */
 static void add_row(struct solver *solver, const struct sl_knapsack *sack, int item,
                     int *turn_count) {
     const struct sl_peers_knapsack_option *base = cheapest(sack, item);
@@ -105,7 +105,8 @@ static void add_row(struct solver *solver, const struct sl_knapsack *sack, int i
         solver->rows[solver->count++] = row;
 }
 
-/* Lower bound on the loss of saving `wanted` with rows from `i` on; INFINITY: impossible. */
+/* Returns a lower bound on the loss of saving `wanted` bytes with rows from `i` on; INFINITY:
+ * impossible. */
 static double bound(const struct solver *solver, int i, double wanted) {
     const double *saved = solver->saved, *lost = solver->lost;
     int low = i, high = solver->count;
@@ -130,7 +131,7 @@ static void add_up(struct solver *solver) {
     }
 }
 
-/* Equal up to rounding of sums. */
+/* Are two sums equal, up to rounding? */
 static bool near(double a, double b) { return fabs(a - b) <= 1e-11 * (fabs(a) + fabs(b)); }
 
 static bool same_row(const struct solver *solver, int a, int b) {
@@ -144,9 +145,9 @@ static bool same_row(const struct solver *solver, int a, int b) {
     return true;
 }
 
-/* The first switch of row i to try. Exchange argument: if an earlier row that saves at least as
- * much at no higher loss is not switched, switching row i is no better than switching that one. Of
- * equal rows the later one need not save more. */
+/* Returns the first switch of row i to try. Exchange argument: if an earlier row that saves at
+ * least as much at no higher loss is not switched, then switching row i is no better than switching
+ * that earlier row. Of two equal rows, the later one need not save more. */
 static int first_turn(const struct solver *solver, int i) {
     const struct row *row = &solver->rows[i];
     const struct turn *turn = &solver->turns[row->first];
@@ -186,7 +187,7 @@ static void branch(struct solver *solver, int i, double wanted, double loss) {
     branch(solver, i + 1, wanted, loss);
 }
 
-/* Starts from the cheapest options; then builds the rows of switches that save the excess. */
+/* Starts from the cheapest options; then builds the rows of switches that can save the excess. */
 static struct solver start(struct sl_knapsack *sack, double *cost, double *size) {
     int items = (int)sack->items.count, turns = 0;
     struct solver solver = {.rows = SL_NEW(&sack->scratch, struct row, items + 1),

@@ -1,4 +1,4 @@
-/* The table of cost models, and their common errors. */
+/* The table of cost models, and the errors that they share. */
 #include "peers/peers.h"
 
 #include "base/log.h"
@@ -58,7 +58,7 @@ struct sl_dag sl_peers_dag(struct sl_arena *arena, const struct sl_layers *layer
 sl_err sl_peers_no_plan(const struct sl_peers_query *query, bool stopped) {
     char memory[SL_HUMAN_BYTES + 16] = "keeps all of them busy", cpus[48] = "",
                                  bytes[SL_HUMAN_BYTES];
-    if (query->memory_bytes > 0) /* else all_devices cannot be met */
+    if (query->memory_bytes > 0) /* otherwise only all_devices can be the reason */
         snprintf(memory, sizeof memory, "stays within %s",
                  sl_human_bytes((int64_t)query->memory_bytes, bytes));
     if (query->cpus > 0)

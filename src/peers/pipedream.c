@@ -1,18 +1,17 @@
 /* pipedream-stage-time: the cost model of PipeDream (Narayanan et al., SOSP 2019), as in its
  * optimizer_graph_hierarchical.py, and a planner for it.
  *
- * Cuts are its states (pipedream_states.c). On a level with M units of bandwidth bw, each made of
- * the whole level below, a stage S between cuts I' and I on m units costs
+ * Cuts are the states of PipeDream (pipedream_states.c). A level has M units with bandwidth bw;
+ * each unit is the whole level below. A stage S between cuts I' and I on m units costs
  *
  *   first stage   ( T(S) + 4 (m-1)/m P(S) / bw / units of the level below ) / m
  *   others        max( ( T(S) + 4 (m-1)/m P(S) / bw ) / m, 2 out(I') / (bw m), 2 out(I) / (bw m) )
  *                 the last term not at the end of the graph
  *
- * with T(S) = compute of S, or on an outer level the objective of S on the level below. Memory,
- * where a limit is given: ceil(units after this stage / m) (activations + weights of S) <= M.
+ * with T(S) = compute of S, or on an outer level the objective of S on the level below. If there
+ * is a memory limit M: ceil(units after this stage / m) (activations + weights of S) <= M.
  * Objective: the largest stage cost. The published program uses every unit (all_devices); this
- * planner may leave units idle.
- */
+ * planner may leave units idle. */
 #include "peers/pipedream.h"
 
 #include "base/clock.h"
@@ -24,9 +23,9 @@ enum { STATES_LIST = 300000, STATES_FEW = 2400, STATES_MANY = 1400, STATES_INNER
 enum { WHOLE_FEW = 7000, WHOLE_MANY = 3000 };
 
 struct level {
-    int units, inner; /* units here; units of the level below */
+    int units, inner; /* units: units of this level; inner: units of the level below */
     double bandwidth;
-    double *base; /* [states + 1][states] T of (start, end); NULL: differences of compute */
+    double *base; /* [states + 1][states] T of (start, end); NULL: T is a difference of compute */
 };
 
 struct search {
@@ -37,11 +36,11 @@ struct search {
     int count;
     bool *inside; /* [count][count] is state a strictly inside state b? */
     struct level level[SL_PEERS_LEVELS];
-    /* the running table: [count][units + 1] */
+    /* tables of the level that is being solved: [count][units + 1] */
     double *best;
     int *split, *width;
     int64_t pairs;
-    bool settled; /* the plan is found: ignore the deadline while building its stages */
+    bool settled; /* the plan has been found: the deadline is ignored while its stages are built */
     bool timed_out;
 };
 
@@ -70,14 +69,14 @@ static bool memory_fits(const struct search *s, int start, int end, int after, i
     return bytes * stashed <= s->query->memory_bytes;
 }
 
-/* The first stage of a level. */
+/* Returns the cost of the first stage of a level. */
 static double first_time(const struct search *s, const struct level *level, int start, int end,
                          int m) {
     double sync = 4.0 * (m - 1) * params_of(s, start, end) / (level->bandwidth * m);
     return (base_time(s, level, start, end) + sync / level->inner) / m;
 }
 
-/* A later stage, from cut k to cut j. */
+/* Returns the cost of a later stage, from cut k to cut j. */
 static double later_time(const struct search *s, const struct level *level, int k, int j, int m) {
     double sync = 4.0 * (m - 1) * params_of(s, k, j) / (level->bandwidth * m);
     double time = (base_time(s, level, k, j) + sync) / m;
@@ -87,7 +86,7 @@ static double later_time(const struct search *s, const struct level *level, int 
     return j < s->count - 1 ? fmax(time, 2.0 * s->states.out[j] / (level->bandwidth * m)) : time;
 }
 
-/* A single stage on m units, for all m. */
+/* Fills the table with a single stage on m units, for all m. */
 static void fill_first(struct search *s, const struct level *level, int start, int j) {
     double *best = s->best + (int64_t)j * (level->units + 1);
     int64_t row = (int64_t)j * (level->units + 1);
@@ -104,12 +103,13 @@ static void fill_first(struct search *s, const struct level *level, int start, i
     }
 }
 
-/* The last stage from cut k to cut j on `m` units, everything before it on the rest. */
+/* Tries a last stage from cut k to cut j on `m` units, with everything before it on the other
+ * units. */
 static void try_stage(struct search *s, const struct level *level, int k, int j, int m) {
     const double *before = s->best + (int64_t)k * (level->units + 1);
     int64_t row = (int64_t)j * (level->units + 1);
     double time = later_time(s, level, k, j, m);
-    /* level_out makes the table monotone in units, so larger m cannot improve it */
+    /* level_out makes the table monotone in the number of units, so larger m cannot improve it */
     if (!s->query->all_devices && time >= s->best[row + m + 1])
         return;
     for (int all = m + 1; all <= level->units; all++) {
@@ -122,7 +122,7 @@ static void try_stage(struct search *s, const struct level *level, int k, int j,
     }
 }
 
-/* Units may stay idle: makes the best cost monotone in their number. */
+/* Makes the best cost monotone in the number of units, because units may stay idle. */
 static void level_out(struct search *s, const struct level *level, int j) {
     int64_t row = (int64_t)j * (level->units + 1);
     for (int m = 2; m <= level->units && !s->query->all_devices; m++)
@@ -133,7 +133,7 @@ static void level_out(struct search *s, const struct level *level, int j) {
         }
 }
 
-/* The table of one level for everything after cut `start`, up to cut `end`. */
+/* Fills the table of one level for everything after cut `start`, up to cut `end`. */
 static void solve(struct search *s, const struct level *level, int start, int end) {
     int max = s->query->straight ? 1 : level->units - 1;
     for (int j = start + 1; j <= end && !is_over(s); j++) {
@@ -146,7 +146,8 @@ static void solve(struct search *s, const struct level *level, int start, int en
                 (start >= 0 && !s->inside[(int64_t)start * s->count + k]))
                 continue;
             s->pairs++;
-            /* even compute alone on the other units is no better; earlier cuts are worse still */
+            /* even without communication this stage would be no better, and earlier cuts are
+             * worse */
             double least = (s->states.compute[j] - s->states.compute[k]) /
                            ((double)max * (level->base ? level->inner * 1.0 : 1.0));
             if (!level->base && !s->query->all_devices && level->units > 1 &&
@@ -159,7 +160,7 @@ static void solve(struct search *s, const struct level *level, int start, int en
     }
 }
 
-/* T of the next level: this level's objective for every pair of cuts. */
+/* Computes T of the next level: the objective of this level for every pair of cuts. */
 static void fill_base(struct search *s, const struct level *level, struct level *above) {
     int64_t rows = s->count + 1;
     above->base = SL_NEW(s->arena, double, rows * s->count);
@@ -188,7 +189,8 @@ static const int *stage_layers(const struct search *s, int start, int end, int *
     return list;
 }
 
-/* Stages of level `at` between two cuts, with their inner levels. Overwrites the table. */
+/* Makes the stages of level `at` between two cuts, with their inner levels. Overwrites the
+ * table. */
 static const struct sl_peers_stage *make_stages(struct search *s, int at, int start, int end,
                                                 int *count) {
     const struct level *level = &s->level[at];
@@ -277,7 +279,7 @@ static sl_err open_search(struct search *s, const struct sl_layers *layers,
     return SL_OK;
 }
 
-/* Max bytes of a cut in a plan that beats `objective`. */
+/* Returns the most bytes that a cut can have in a plan that beats `objective`. */
 static double dearest_cut(const struct search *s, double objective) {
     const struct level *top = &s->level[s->query->level_count - 1];
     double max = 0;
@@ -286,12 +288,14 @@ static double dearest_cut(const struct search *s, double objective) {
     for (int l = 0; l < s->query->level_count; l++)
         max = fmax(max, s->level[l].bandwidth * (s->level[l].units - 1));
     for (int l = 0; l + 1 < s->query->level_count; l++)
-        max = INFINITY; /* inner stages run on replicas of their unit: no simple bound exists */
+        max = INFINITY; /* inner stages run on replicas of their unit, so there is no simple
+                         * bound */
     return objective * (1 + 1e-12) * fmax(max, top->bandwidth) / 2;
 }
 
-/* The number of states that takes a few seconds: work grows with its square (cube, with levels).
- * All `count` if that is not much more, because thinning loses plans. */
+/* Returns the number of states that takes a few seconds; the work grows with its square (with
+ * levels, its cube). Returns `count` if all states take only a little more, because thinning loses
+ * plans. */
 static int states_max(const struct sl_peers_query *query, int count) {
     if (query->level_count > 1)
         return STATES_INNER;
@@ -301,7 +305,7 @@ static int states_max(const struct sl_peers_query *query, int count) {
     return few ? STATES_FEW : STATES_MANY;
 }
 
-/* Some plan, whatever the deadline. */
+/* Finds some plan, even after the deadline. */
 static void search_quickly(struct search *s, struct sl_peers_plan *out) {
     enum { STATES_QUICK = 48 };
     sl_peers_pipedream_sketch(s->arena, &s->graph, STATES_QUICK, &s->states);
@@ -314,7 +318,8 @@ static void search_quickly(struct search *s, struct sl_peers_plan *out) {
     out->timed_out = s->timed_out = true;
 }
 
-/* The states of one order, thinned to `max`: the first plan where not all states can be searched. */
+/* Searches the states of one order, thinned to `max`: for a first plan if not all states can be
+ * searched. */
 static void search_chain(struct search *s, bool more, int max, struct sl_peers_plan *out) {
     if (!sl_peers_pipedream_chain(s->arena, &s->graph, more, s->query->until_ns, &s->states))
         return;
@@ -354,11 +359,11 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     out->proven = (complete && !dropped && !out->timed_out) || low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : fmin(low, out->objective);
     out->timed_out |=
-        !out->proven && sl_clock_past(query->until_ns); /* the bound may have been stopped */
+        !out->proven && sl_clock_past(query->until_ns); /* true if the deadline stopped the bound */
     return SL_OK;
 }
 
-/* Equal numbers of states per stage, one unit each, on one level. */
+/* Makes stages of equal numbers of states, one unit each, on one level. */
 static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peers_query *query, struct sl_peers_plan *out) {
     struct search s = {.arena = arena, .query = query};

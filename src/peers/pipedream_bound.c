@@ -3,16 +3,16 @@
  * Cuts are grouped into ordered classes: of two nested cuts the smaller one is never in a later
  * class. A class has bounds on the time and parameters inside its cuts and a lower bound on the
  * bytes across them. If all cuts can be listed, a class is an interval of time. Otherwise take one
- * topological order u0, u1, ...; the class of a cut is the first layer that is not inside. A cut of
- * class i contains all layers before u_i and no descendant of u_i:
+ * topological order u0, u1, ...; the class of a cut is the number of the first layer that is not
+ * inside. A cut of class i contains all layers before u_i and no descendant of u_i:
  *
  *     time before u_i <= time inside <= all time - time of descendants of u_i  (also parameters)
  *     bytes across the cut >= minimum cut between these two sets (max-flow; PipeDream counts at
  *                             least the bytes that are still needed)
  *
  * A chain of stages is a walk through the classes. For a limit T the walk computes, class by class,
- * the max time inside that m units can reach. T is too small if they do not reach the whole graph.
- */
+ * the largest time inside that m units can reach. T is too small if they do not reach the whole
+ * graph. */
 #include "peers/pipedream.h"
 
 #include "base/clock.h"
@@ -25,10 +25,11 @@ static const double SLACK = 1 + 1e-12;
 
 /* ---- minimum cuts ---- */
 
-/* Layer v is node v; node n + v is its output, paid once for all readers. */
+/* The flow network: layer v is node v; node n + v is its output, which is paid once for all
+ * readers. */
 struct flow {
     int count, arc_count;
-    int *first, *next, *to; /* arcs e and e ^ 1 are each other's reverse */
+    int *first, *next, *to; /* arcs e and e ^ 1 are the reverse of each other */
     double *full, *room;
     int *side, *via, *queue; /* [node] 1: source, 2: sink */
 };
@@ -60,12 +61,13 @@ static void open_flow(struct sl_arena *arena, const struct sl_pipedream_graph *g
         add_arc(f, v, n + v, g->layers->at[v].output_bytes, 0);
         for (int e = g->dag.out_at[v]; e < g->dag.out_at[v + 1]; e++) {
             add_arc(f, n + v, g->dag.out[e], INFINITY, 0);
-            add_arc(f, g->dag.out[e], v, INFINITY, 0); /* a cut contains the inputs of its layers */
+            /* a cut that contains a layer contains its inputs */
+            add_arc(f, g->dag.out[e], v, INFINITY, 0);
         }
     }
 }
 
-/* An augmenting path from the source side to the sink side: its last node, or -1. */
+/* Finds an augmenting path from the source side to the sink side. Returns its last node, or -1. */
 static int find_way(struct flow *f) {
     int count = 0;
     for (int v = 0; v < 2 * f->count; v++) {
@@ -105,24 +107,24 @@ static double least_cut(struct flow *f) {
 /* ---- classes ---- */
 
 struct class {
-    double least, max;               /* seconds inside */
-    double params_least, params_max; /* bytes inside */
-    double cut;                      /* bytes over it */
+    double least, max;               /* bounds on the seconds inside its cuts */
+    double params_least, params_max; /* bounds on the bytes of parameters inside */
+    double cut;                      /* lower bound on the bytes across its cuts */
 };
 
 static double seconds(const struct sl_layer *layer) {
     return (layer->forward + layer->backward) / 1000.0;
 }
 
-/* Layers on the source side of the last minimum cut. */
+/* Fills the set of layers on the source side of the last minimum cut. */
 static void take_side(const struct flow *f, uint64_t *set) {
     for (int v = 0; v < f->count; v++)
         if (f->via[v] != -1)
             set[v >> 6] |= 1ull << (v & 63);
 }
 
-/* Classes in order; the last is the whole graph. `sets`: a minimum cut of each class but the last,
- * or NULL. Returns their number; 0: the deadline came. */
+/* Lists the classes in order; the last is the whole graph. `sets` (may be NULL) becomes a minimum
+ * cut of each class but the last. Returns the number of classes; 0: the deadline came. */
 static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph *g,
                         int64_t until_ns, struct class *out, uint64_t *sets) {
     int n = g->dag.count, *order = SL_NEW(arena, int, n), count = 0;
@@ -134,7 +136,7 @@ static int list_classes(struct sl_arena *arena, const struct sl_pipedream_graph 
         all.max += g->removed[v] ? 0 : seconds(&g->layers->at[v]);
         all.params_max += g->removed[v] ? 0 : g->layers->at[v].params_bytes;
     }
-    struct class now = all; /* least: time of the layers before */
+    struct class now = all; /* now.least: time of the layers before */
     for (int i = 0; i < n; i++) {
         int u = order[i];
         if (g->removed[u])
@@ -171,10 +173,11 @@ const uint64_t *sl_peers_pipedream_cuts(struct sl_arena *arena,
     return sets;
 }
 
-/* Intervals of time that hold listed states; the last state is the whole graph. */
+/* Lists classes that are intervals of time, each with at least one listed state; the last state is
+ * the whole graph. */
 static int list_intervals(const struct sl_pipedream_states *states, struct class *out) {
     int count = 0, last = states->ideals.count - 1, now = -1;
-    for (int i = 0; i < last; i++) { /* by time */
+    for (int i = 0; i < last; i++) { /* ascending time */
         double time = states->compute[i], params = states->params[i];
         int interval = (int)(time / states->compute[last] * INTERVALS);
         struct class *class = &out[count - 1];
@@ -198,10 +201,10 @@ static int list_intervals(const struct sl_pipedream_states *states, struct class
 struct walk {
     const struct sl_peers_query *query;
     const struct class *classes;
-    int count, units; /* of the outermost level */
-    double inner;     /* devices in one of them */
+    int count, units; /* numbers of classes and of units of the outermost level */
+    double inner;     /* devices in one of these units */
     double inner_units, bandwidth;
-    double *time; /* [class][units + 1] max time inside; -1: unreachable */
+    double *time; /* [class][units + 1] largest time inside that can be reached; -1: none */
 };
 
 static double sync_time(const struct walk *w, double params, int m) {
@@ -215,7 +218,7 @@ static void arrive(struct walk *w, int to, int units, double time) {
         *at = time;
 }
 
-/* One stage of m units that begins at a class, after `used` units. */
+/* Extends the walk by one stage of m units that begins at a class, after `used` units. */
 static void go_on(struct walk *w, int from, int used, int m, double limit) {
     double time = w->time[(int64_t)from * (w->units + 1) + used];
     double bytes = limit * w->bandwidth * m / 2 * SLACK;

@@ -1,6 +1,6 @@
 /* PipeDream's states. The published program walks antichains from the first source; each step
- * replaces a node by one of its successors. The layers at or above an antichain form a downset; a
- * step adds one successor and all of its ancestors. */
+ * replaces a node by one of its successors. The layers at or above an antichain form a downset.
+ * A step adds one successor and all of its ancestors to the downset. */
 #include "peers/pipedream.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@ static bool named(const struct sl_layer *layer, const char *prefix) {
     return layer->name && strncmp(layer->name, prefix, strlen(prefix)) == 0;
 }
 
-/* Sources called Input..., then sinks called __getitem__... */
+/* Finds the removed layers: sources called Input..., then sinks called __getitem__... */
 static bool *find_removed(struct sl_arena *arena, const struct sl_layers *layers) {
     bool *removed = SL_NEW(arena, bool, layers->count);
     for (int i = 0; i < layers->count; i++)
@@ -56,8 +56,8 @@ void sl_peers_pipedream_open(struct sl_arena *arena, const struct sl_layers *lay
             out->first = i;
 }
 
-/* Bytes across a cut (`tips`: memory for the antichain). PipeDream's "augmented antichain" also
- * counts a layer whose output went to a branch that is already inside. */
+/* Returns the bytes across a cut (`tips`: memory for the antichain). PipeDream's "augmented
+ * antichain" also counts a layer whose output went to a branch that is already inside. */
 static double cut_bytes(const struct sl_pipedream_graph *graph, const uint64_t *set, int *tips) {
     const struct sl_dag *dag = &graph->dag;
     double bytes = 0;
@@ -139,7 +139,7 @@ static void grow(const struct sl_pipedream_graph *graph, uint64_t *set, int v) {
     set[v >> 6] |= 1ull << (v & 63);
 }
 
-/* Every state one step after number i. */
+/* Adds every state that is one step after state i. */
 static void add_next(struct listing *list, int64_t i, uint64_t *set, uint64_t *next) {
     const struct sl_dag *dag = &list->graph->dag;
     size_t bytes = sizeof *set * (size_t)list->graph->words;
@@ -153,7 +153,7 @@ static void add_next(struct listing *list, int64_t i, uint64_t *set, uint64_t *n
             }
 }
 
-/* Sorts the states and fills their sums. False: the deadline came. */
+/* Sorts the states and computes their sums. False: the deadline came. */
 static bool finish(struct sl_arena *arena, const struct sl_pipedream_graph *graph, int64_t until_ns,
                    struct sl_pipedream_states *states) {
     const struct sl_layers *layers = graph->layers;

@@ -2,16 +2,15 @@
  * its algo.cpp, and a planner for it.
  *
  * A stage S runs on d replicas of t devices; each layer takes one option for degree t. N is the
- * number of micro-batches per batch, d divides N, and with y = ceil(sum of d of this and all later
- * stages / d) micro-batches in flight:
+ * number of micro-batches per batch, d divides N, and y = ceil(sum of d of this and all later
+ * stages / d) micro-batches are in flight:
  *
  *   memory   sum (A y + B) <= M
  *   time     [ sum p + 2 sum over cut edges (c + sync at the layer's end) / bandwidth ] / d
  *            + 4 (d-1)/d sum w / (N bandwidth)
  *
- * A cut edge is charged to both stages. Objective: the largest stage time; sum of d t <= devices.
- * Piper chooses options greedily; this planner chooses them exactly (knapsack.h).
- */
+ * Both stages pay for a cut edge. Objective: the largest stage time; sum of d t <= devices.
+ * Piper chooses options greedily; this planner chooses them optimally (knapsack.h). */
 #include "peers/piper.h"
 
 #include "peers/sequence.h"
@@ -64,7 +63,7 @@ struct stage_at {
     int larger, smaller, tensor, divisor, in_flight;
 };
 
-/* Is the stage within the limit with its best options? */
+/* Does the stage meet the limit with its best options? */
 static bool price_within(struct sl_sweep *sweep, struct stage_at at) {
     struct sl_piper *piper = sweep->ctx;
     double limit = sweep->limit;
@@ -104,7 +103,7 @@ static double time_of(const struct sl_piper *piper, double time, double bytes, d
            4 * (d - 1) / d * params / ((double)piper->query->micro * bandwidth);
 }
 
-/* Does the stage fit? Bounds decide most stages. */
+/* Does the stage fit? Bounds decide this for most stages. */
 static bool fits(struct sl_sweep *sweep, const struct sl_piper_sums *sums, struct stage_at at) {
     struct sl_piper *piper = sweep->ctx;
     double limit = sweep->limit, d = piper->divisors[at.divisor];
@@ -123,7 +122,7 @@ static bool fits(struct sl_sweep *sweep, const struct sl_piper_sums *sums, struc
     return price_within(sweep, at);
 }
 
-/* The smallest replication of the stage for one state of the larger downset. */
+/* Finds the smallest replication of the stage for one state of the larger downset. */
 static void place(struct sl_sweep *sweep, const struct sl_piper_sums *sums, struct stage_at at,
                   int from) {
     struct sl_piper *piper = sweep->ctx;
@@ -227,13 +226,13 @@ static double accept(struct sl_sweep *sweep, int state) {
     return worst;
 }
 
-/* Upper bound on the total number of replicas. */
+/* Returns an upper bound on the total number of replicas. */
 static int64_t replicas_max(const struct sl_piper *piper) {
     int64_t devices = piper->query->devices, micro = piper->query->micro;
     return micro < devices ? micro : devices;
 }
 
-/* All work spread perfectly. */
+/* Returns a lower bound: all work, spread perfectly. */
 static double low_bound(const struct sl_piper *piper) {
     const struct sl_piper_cuts *cuts = piper->cuts;
     int tensor = 1;
@@ -243,7 +242,7 @@ static double low_bound(const struct sl_piper *piper) {
     return cuts->work[cuts->ideals.count - 1] / workers;
 }
 
-/* Best plan over one list of downsets. `may_stop`: give up if that takes too long. */
+/* Finds the best plan over one list of downsets. `may_stop`: it gives up if that takes too long. */
 static void search(struct sl_piper *piper, struct sl_piper_cuts *cuts, bool may_stop, double *low) {
     sl_peers_piper_tabulate(piper, cuts);
     piper->cuts = cuts;
@@ -337,7 +336,8 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     bool complete = sl_graph_ideals_build(arena, &dag, IDEALS_MAX, &all.ideals);
     bool first = !complete || all.ideals.count > WIDE * chain.ideals.count;
     if (first)
-        search(&piper, &chain, false, &low_chain); /* its bound prunes the large search */
+        search(&piper, &chain, false, &low_chain); /* its bound prunes the search over all
+                                                    * downsets */
     if (complete)
         search(&piper, &all, first, &low);
     sl_peers_knapsack_free(&piper.sack);

@@ -1,7 +1,8 @@
 /* piper-tps: sums over downsets in constant time per pair, and the exact price of a stage. */
 #include "peers/piper.h"
 
-/* Minimum extra traffic of an option of this degree on an edge; `out`: at its source. */
+/* Returns the least extra traffic of an option of this degree on an edge; `out`: at the source of
+ * the edge. */
 static double sync_bytes(const struct sl_piper *piper, int ti, int layer, int position, bool out) {
     const struct sl_layer *at = &piper->layers->at[layer];
     double least = INFINITY;
@@ -12,8 +13,8 @@ static double sync_bytes(const struct sl_piper *piper, int ti, int layer, int po
     return least < INFINITY ? least : 0;
 }
 
-/* Traffic of each end of each edge. `which`: 0 fast at the source, 1 fast at the target, 2, 3
- * low. */
+/* Returns the traffic of one end of each edge. `which`: 0 and 1 are source and target with fast
+ * options, 2 and 3 with the lower bound. */
 static double *edge_ends(struct sl_piper *piper, int ti, int which) {
     const struct sl_layers *layers = piper->layers;
     double *bytes = SL_NEW(piper->arena, double, layers->edge_count + 1);
@@ -41,7 +42,7 @@ static double *add_both(struct sl_piper *piper, const double *a, const double *b
     return sum;
 }
 
-/* Sum over the crossing edges of each downset. */
+/* Sums values over the edges that cross each downset. */
 static double *sum_cross(struct sl_piper *piper, const struct sl_piper_cuts *cuts,
                          const double *bytes) {
     double *sums = SL_NEW(piper->arena, double, cuts->ideals.count);
@@ -69,7 +70,7 @@ static void find_cross(struct sl_piper *piper, struct sl_piper_cuts *cuts) {
 
 enum { MISSING, TIME, PARAMS, PARAMS_LOW, MICRO, MICRO_LOW, FIXED, FIXED_LOW, FIELDS };
 
-/* One layer's values for one degree. */
+/* Computes the values of one layer for one degree. */
 static void layer_values(const struct sl_piper *piper, int ti, int i, double out[FIELDS]) {
     const struct sl_layer *layer = &piper->layers->at[i];
     int fast = piper->fast[ti][i];
@@ -132,7 +133,8 @@ void sl_peers_piper_tabulate(struct sl_piper *piper, struct sl_piper_cuts *cuts)
         tabulate_tensor(piper, cuts, ti);
 }
 
-/* With I' in I and S = I \ I': traffic of S = out(I) + in(I') - both(edges from I' past S). */
+/* Sums a stage S = I \ I' with I' in I. Its traffic is out(I) + in(I') - both(edges from I' to
+ * layers after S). */
 void sl_peers_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smaller,
                         struct sl_piper_sums *out) {
     const struct sl_piper_cuts *cuts = piper->cuts;
@@ -188,7 +190,7 @@ static bool inside(const struct sl_piper_stage *stage, int layer) {
     return sl_bit(stage->larger, layer) && !(stage->smaller && sl_bit(stage->smaller, layer));
 }
 
-/* Bytes that cross the stage's border at this layer, with this option. */
+/* Returns the bytes that cross the stage's border at this layer, with this option. */
 static double border_bytes(const struct sl_piper *piper, const struct sl_piper_stage *stage,
                            const struct sl_layer *layer, const struct sl_layer_option *option) {
     const struct sl_layer_edge *edges = piper->layers->edges;

@@ -5,12 +5,12 @@
 
 #include <limits.h>
 
-/* Tolerance: rounding of work sums must not exclude a plan. */
+/* SLACK: tolerance, so that rounding of work sums does not exclude a plan. */
 #define SLACK 1e-9
 #define CLOSE 1e-9
 
 enum { FIRST_TRIES = 24, TIGHT_MAX = 3, PAIR_STEPS = 32 };
-#define EFFORT_MAX 2500000000ll /* some seconds */
+#define EFFORT_MAX 2500000000ll /* a search of some seconds */
 #define FIRST_STEP 1.05
 #define GROWTH 1.18
 
@@ -63,7 +63,7 @@ void sl_peers_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state) {
     SL_PUSH(&sweep->states, state);
 }
 
-/* The component-wise minimum over the states of a downset. */
+/* Returns the component-wise minimum over the states of a downset. */
 static struct sl_sweep_corner least(const struct sl_sweep *sweep, int i) {
     struct sl_sweep_corner corner = {INT_MAX, INT_MAX};
     for (int s = sweep->head[i]; s >= 0; s = sweep->states.at[s].next) {
@@ -74,7 +74,8 @@ static struct sl_sweep_corner least(const struct sl_sweep *sweep, int i) {
     return corner;
 }
 
-/* How many of the first `end` downsets need at most `left` devices; they are sorted by work. */
+/* Returns how many of the first `end` downsets, which are sorted by work, need at most `left`
+ * devices. */
 static int count_within(const struct sl_sweep *sweep, int end, int left) {
     int low = 0;
     while (low < end) {
@@ -93,7 +94,7 @@ static bool costs_more(const struct sl_sweep *sweep, int i, int j, double work, 
            work + sweep->border[i] + sweep->border[j] > unit;
 }
 
-/* All stages that end at downset i and begin below `j`. */
+/* Visits all stages that end at downset i and begin at a downset before `j`. */
 static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_corner from,
                         double reach) {
     const struct sl_ideals *ideals = sweep->ideals;
@@ -107,7 +108,7 @@ static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_co
             break;
         if (sweep->holds && sweep->nested && !sweep->holds(sweep, i, j))
             break;
-        /* every state that this stage could add is dominated */
+        /* true if every state that this stage could add is dominated */
         if (sweep->corner[j].devices <= from.devices + 1 &&
             sweep->corner[j].replicas <= from.replicas + sweep->step_replicas &&
             !(sweep->without && sweep->without(sweep, i, j)))
@@ -123,7 +124,8 @@ static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_co
     sweep->effort += first - j;
 }
 
-/* First stages without devices, then stages that leave enough devices for the rest. */
+/* Visits the stages that end at downset i: first stages without devices, then stages that leave
+ * enough devices for the rest. */
 static void visit(struct sl_sweep *sweep, int i) {
     struct sl_sweep_corner from = least(sweep, i);
     int left = sweep->left = sweep->devices - from.devices;
@@ -146,8 +148,8 @@ static bool is_over(struct sl_sweep *sweep) {
     return over;
 }
 
-/* Is there a plan within the limit? Returns its state, NONE, or STOPPED: undecided after its share
- * of the remaining effort. */
+/* Is there a plan within the limit? Returns its state, or NONE, or STOPPED if its share of the
+ * remaining effort did not suffice. */
 static int run(struct sl_sweep *sweep, double limit, int share) {
     int count = sweep->ideals->count;
     sweep->limit = limit;
@@ -174,7 +176,7 @@ static int run(struct sl_sweep *sweep, double limit, int share) {
 
 /* Is enough effort left for another sweep? */
 static bool may_go_on(const struct sl_sweep *sweep) {
-    enum { LEAST = 64 }; /* each sweep may use half of the rest: six stopped sweeps */
+    enum { LEAST = 64 }; /* each sweep may use half of the rest, so six sweeps may be stopped */
     return !sweep->timed_out &&
            (!sweep->may_stop || sweep->effort_max - sweep->effort > sweep->effort_max / LEAST);
 }
@@ -192,15 +194,15 @@ static bool start(struct sl_sweep *sweep, double *low, double *high) {
     }
     if (state < 0 && may_go_on(sweep)) {
         state = run(sweep, INFINITY, HALF);
-        sweep->stopped &= state != NONE; /* NONE is an answer */
+        sweep->stopped &= state != NONE; /* NONE is a result, so the sweep was not stopped */
     }
     if (state >= 0)
         *high = sweep->accept(sweep, state);
     return state >= 0;
 }
 
-/* Bisection. After several infeasible limits in a row, tries to prove the best plan instead. Limits
- * from `dear` on are too slow to sweep. */
+/* Finds the smallest limit by bisection. After several infeasible limits in a row it tries to prove
+ * the best plan instead. Sweeps with limits from `dear` on would be too slow. */
 bool sl_peers_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
     int tight = *high < INFINITY ? TIGHT_MAX : 0;
     double dear = INFINITY;
@@ -215,7 +217,7 @@ bool sl_peers_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
             double worst = sweep->accept(sweep, state);
             *high = fmin(*high, worst);
             tight = 0;
-            /* rounding (1e40 next to 1) hides the rest of the gap: it stays open */
+            /* rounding (1e40 next to 1) hides the rest of the gap, which stays open */
             if (worst > limit * (1 + SLACK))
                 break;
         } else if (state == STOPPED) {

@@ -1,20 +1,20 @@
 /* Lower bound on the devices for the rest if borders of stages have a cost (sweep.h, `border`).
  *
- * Let k devices run the downset j within a limit T each, plus free work F (CPUs). Every stage on a
- * device has at least the work that the other k - 1 leave: work(j) - F - (k - 1) T. If that is at
- * least border_from, every stage pays both of its borders. A border with i devices below it has
+ * Let k devices, each within a limit T, and CPUs with free work F run the downset j. Every stage
+ * on a device has at least the work that the other k - 1 devices leave: work(j) - F - (k - 1) T.
+ * If that is at least border_from, every stage pays both of its borders. A border with i devices
+ * below it has
  *
  *     work(j) - F - (k - i) T  <=  work  <=  i T + F
  *
  * and costs at least as much as the cheapest downset in that window. There are two such borders for
- * every i from 1 to k - 1, and one for i = k (at j, or below it if free work is on top). If these
- * costs plus the work exceed k T, it takes k + 1 devices.
- */
+ * every i from 1 to k - 1, and one for i = k (at j, or below it if free work is on top). If
+ * these costs plus the work exceed k T, downset j needs at least k + 1 devices. */
 #include "peers/sweep.h"
 
 #include <string.h>
 
-/* Tolerance for rounding. */
+/* SLACK: tolerance for rounding. */
 #define SLACK 1e-9
 
 static int level_of(int count) { return count > 1 ? 31 - __builtin_clz((unsigned)count) : 0; }
@@ -33,7 +33,7 @@ void sl_peers_sweep_border_open(struct sl_sweep *sweep, struct sl_arena *arena) 
     }
 }
 
-/* The first downset with at least this much work. */
+/* Returns the first downset with at least this much work. */
 static int first_with(const struct sl_sweep *sweep, double work) {
     int low = 0, high = sweep->ideals->count;
     while (low < high) {
@@ -46,7 +46,7 @@ static int first_with(const struct sl_sweep *sweep, double work) {
     return low;
 }
 
-/* The cheapest border with work from `least` to `max`; INFINITY: none. */
+/* Returns the cheapest border with work from `least` to `max`; INFINITY: there is none. */
 static double cheapest(const struct sl_sweep *sweep, double least, double max) {
     double room = SLACK * sweep->work[sweep->ideals->count - 1];
     int first = first_with(sweep, least - room), end = first_with(sweep, max + room);
@@ -57,7 +57,7 @@ static double cheapest(const struct sl_sweep *sweep, double least, double max) {
     return fmin(row[first], row[end - (1 << level)]);
 }
 
-/* Can k devices take the downset? */
+/* Can k devices run the downset? */
 static bool may_take(const struct sl_sweep *sweep, int ideal, int k, double free_work) {
     double limit = sweep->limit, work = sweep->work[ideal] - free_work;
     if (k < 1 || work - (k - 1) * limit < sweep->border_from)
@@ -68,7 +68,7 @@ static bool may_take(const struct sl_sweep *sweep, int ideal, int k, double free
     return sum <= max;
 }
 
-/* For all of the work, without free work. */
+/* Returns the number of devices for all of the work, without free work. */
 static int need_alone(const struct sl_sweep *sweep, int ideal) {
     double need = sweep->work[ideal] / sweep->limit - SLACK;
     if (!(need > sweep->need[ideal]))
@@ -77,7 +77,8 @@ static int need_alone(const struct sl_sweep *sweep, int ideal) {
 }
 
 void sl_peers_sweep_border_needs(struct sl_sweep *sweep) {
-    enum { LOOK_MAX = 64 }; /* devices; with more, the windows are too wide to help */
+    /* number of devices; with more, the ranges of work are too wide to help */
+    enum { LOOK_MAX = 64 };
     bool finite = sweep->limit < INFINITY;
     double free_work = finite ? sweep->free_work * sweep->limit : 0;
     for (int i = 0; i < sweep->ideals->count; i++) {

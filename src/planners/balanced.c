@@ -1,6 +1,6 @@
-/* balanced: pipelines of stages of nearly equal time in one topological order, all equally wide, with
- * as little recomputation as memory allows. Their simulation folds (candidate.h), so many can be
- * tried even on large machines. */
+/* balanced: pipelines of stages of nearly equal time in one topological order, all equally wide,
+ * with as little recomputation as memory allows. Their simulations are folded (candidate.h), so
+ * it can try many even on large machines. */
 #include "planners/parts.h"
 #include "search/bound.h"
 
@@ -12,8 +12,8 @@ struct balanced {
     bool *recompute;
 };
 
-/* Adds the candidate with recomputation only where memory needs it. `always`: even if that changes
- * nothing. */
+/* Adds the candidate with recomputation only where memory needs it. `always`: even if no stage
+ * changes. */
 static void add_less_recompute(struct sl_search_pool *pool, const struct sl_candidate *c,
                                bool always) {
     const struct sl_problem *p = pool->query->problem;
@@ -52,7 +52,8 @@ static void add_width(struct balanced *s, struct sl_candidate *c, int width) {
     }
 }
 
-/* Three widths: all devices; the largest power of two; the largest divisor of the micro-batches. */
+/* Tries three widths: all devices; the largest power of two; the largest divisor of the
+ * micro-batches. */
 static void add_depth(struct balanced *s, struct sl_candidate *c, int depth) {
     const struct sl_problem *p = s->pool->query->problem;
     int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
@@ -75,7 +76,7 @@ static void add_depth(struct balanced *s, struct sl_candidate *c, int depth) {
         add_width(s, c, even);
 }
 
-/* Time of the longest of `depth` stages. */
+/* Returns the time of the longest of `depth` stages. */
 static int64_t longest(struct balanced *s, int size, int depth) {
     const struct sl_problem *p = s->pool->query->problem;
     const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
@@ -90,8 +91,8 @@ static int64_t longest(struct balanced *s, int size, int depth) {
     return max;
 }
 
-/* Try this depth? On a small machine all depths. On a large one 2^k, 3 * 2^k, and depths that make
- * the longest stage shorter: with 96 layers and a head, 97 stages beat 96. */
+/* Should this depth be tried? On a small machine every depth. On a large one 2^k, 3 * 2^k, and
+ * depths that make the longest stage shorter: with 96 layers and a head, 97 stages beat 96. */
 static bool tries_depth(struct balanced *s, int size, int depth, int64_t *shortest) {
     enum { SMALL = 16 };
     if (s->pool->query->workers)
@@ -105,7 +106,7 @@ static bool tries_depth(struct balanced *s, int size, int depth, int64_t *shorte
     return odd == 1 || odd == 3 || shorter;
 }
 
-/* Depths from `low` to `high`. */
+/* Adds candidates of depth `low` to `high`. */
 static void add_depths(struct sl_search_pool *pool, int low, int high) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
@@ -138,8 +139,8 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
     if (query->schedule && sl_search_schedule_shares(query->schedule))
         sl_planners_add_virtual(&pool, simulate);
-    /* Shallow pipelines first: each group has a budget of its own, and deep ones cost more of it. Ends
-     * when a group of deeper pipelines has none that is better. */
+    /* Groups of depths, shallow ones first: each group has its own budget, and deep pipelines cost
+     * more of it. Ends when a group has no better pipeline than the one before. */
     for (int low = 1, high = 8; low <= query->problem->machine->device_count;
          low = high + 1, high = high > INT_MAX / 4 ? INT_MAX : 4 * high) {
         int64_t before = out->found ? out->best.score.step_ns : INT64_MAX;

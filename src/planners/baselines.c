@@ -1,12 +1,12 @@
 /* The baselines of the papers: dp, model-parallel and tp.
  *
- *     dp               one stage on all devices: every device holds the whole model, and they sum
- *                      up their gradients. The report adds other ways to sum (data_parallel.h).
+ *     dp               one stage on all devices: every device holds the whole model, and the
+ *       devices
+ *                      sum their gradients. The report adds other ways to sum (data_parallel.h).
  *     model-parallel   stages of nearly equal time and one micro-batch at a time (schedule
  *                      `serial`): inter-layer model parallelism without a pipeline
  *     tp               tensor parallelism over the devices of a host, pipelines of equal stages and
- *                      replicas across hosts (Narayanan et al. 2021)
- */
+ *                      replicas across hosts (Narayanan et al. 2021) */
 #include "planners/parts.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static struct rows open_rows(struct sl_search_pool *pool, struct sl_arena *arena
     return rows;
 }
 
-/* Stages of one width, with and without recomputation. */
+/* Adds stages of one width, with and without recomputation. */
 static void add_both(struct rows *r, const char *schedule, int stages, int width, int size) {
     const struct sl_problem *p = r->pool->query->problem;
     struct sl_candidate c = {.stage_of = r->stage_of,
@@ -66,7 +66,7 @@ void sl_planners_add_dp(struct sl_search_pool *pool) {
     for (int size = 0; size < p->size_count; size++) {
         int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
         int width = p->straight ? 1 : p->machine->device_count;
-        if (micros >= width || size == 0) /* all devices, if the batch has work for them */
+        if (micros >= width || size == 0) /* uses all devices, if the batch has work for them */
             add_both(&rows, schedule, 1, width > micros ? (int)micros : width, size);
     }
     sl_arena_free(&arena);
@@ -96,7 +96,7 @@ const struct sl_planner sl_planners_dp = {
 
 static const char serial[] = "serial";
 
-/* Every depth from 2 on; the devices left over hold replicas. */
+/* Tries every depth from 2 on; the remaining devices hold replicas. */
 void sl_planners_add_model_parallel(struct sl_search_pool *pool) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
@@ -137,7 +137,7 @@ const struct sl_planner sl_planners_model_parallel = {
 
 /* ---- tp ---- */
 
-/* A device of the problem is a team: a host. All of them are in use. */
+/* Adds the tp candidates. A device of the problem is a team, namely a host; all hosts are used. */
 static void add_tp(struct sl_search_pool *pool) {
     const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};

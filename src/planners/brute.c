@@ -1,6 +1,7 @@
 /* brute: simulates every partition of the units into stages, every order of the stages, true edges
  * and chain, every width, every choice of recomputation, both orders of workers, every placement.
- * The oracle of the other planners on small problems; shares no code with their searches. */
+ * It is the oracle of the other planners on small problems, and shares no code with their
+ * searches. */
 #include "planners/parts.h"
 
 #include <string.h>
@@ -12,17 +13,19 @@ struct brute {
     const struct sl_problem *p;
     const char *schedule;
     int size, stages;
-    int size_of[BRUTE_DEVICES];            /* [stage] */
-    bool mixed;                            /* stages may differ in micro-batch size */
-    int block[BRUTE_UNITS];                /* [unit] its block, numbered by first appearance */
-    bool before[BRUTE_UNITS][BRUTE_UNITS]; /* [from][to] a tensor goes from block to block */
-    int rank[BRUTE_UNITS];                 /* [block] its stage; -1: none yet */
-    bool is_chain; /* every stage sends to the next: `sequential` changes nothing */
+    int size_of[BRUTE_DEVICES]; /* [stage] index of its micro-batch size */
+    bool mixed;                 /* stages may differ in micro-batch size */
+    /* [unit] its block (a set of units that form a stage), numbered by first appearance */
+    int block[BRUTE_UNITS];
+    /* [from][to] does a tensor go from one block to the other? */
+    bool before[BRUTE_UNITS][BRUTE_UNITS];
+    int rank[BRUTE_UNITS]; /* [block] its stage; -1: not placed yet */
+    bool is_chain;         /* every stage sends to the next one, so `sequential` changes nothing */
     int stage_of[BRUTE_UNITS], width[BRUTE_DEVICES];
     bool recompute[BRUTE_DEVICES];
 };
 
-/* Every placement, unless all devices are equal. */
+/* Tries every placement; only one if all devices are equal. */
 static void try_placements(struct brute *b, struct sl_candidate *c, int *order, int at) {
     const struct sl_machine *m = b->p->machine;
     struct sl_candidate_score score;
@@ -69,7 +72,7 @@ static void try_recompute(struct brute *b) {
     }
 }
 
-/* Every choice of micro-batch sizes whose smallest is b->size. */
+/* Tries every choice of micro-batch sizes whose smallest is b->size. */
 static void try_sizes(struct brute *b, int stage, bool has_smallest) {
     if (stage == b->stages) {
         if (has_smallest)
@@ -96,7 +99,7 @@ static void try_widths(struct brute *b, int stage, int left) {
     }
 }
 
-/* Every topological order of the blocks; none if blocks form a cycle. */
+/* Tries every topological order of the blocks; there is none if blocks form a cycle. */
 static void try_orders(struct brute *b, int at, int last) {
     bool is_chain = b->is_chain;
     if (at == b->stages) {

@@ -19,8 +19,8 @@ struct rules {
     const char *name;
     bool sequential, doubling;
     enum sl_recompute recompute;
-    int downsets; /* max of sl_search_downsets_build */
-    bool whole;   /* refuse graphs with more downsets */
+    int downsets; /* most downsets, for sl_search_downsets_build */
+    bool whole;   /* refuses graphs with more downsets */
 };
 
 static const struct rules table[] = {
@@ -48,7 +48,7 @@ static void add_size(struct sl_search_pool *pool, const struct sl_search_downset
     sl_search_cuts_search(&arena, p, downsets, &rules, pool->query->until_ns, &found);
     pool->out->pairs += found.pairs;
     pool->out->out_of_budget |= found.dropped;
-    if (found.at.count) /* the smallest bottleneck */
+    if (found.at.count) /* the one with the smallest bottleneck */
         sl_search_pool_add(pool, &found.at.at[0], r->name);
     SL_VEC_FREE(&found.at);
     sl_arena_free(&arena);
@@ -76,14 +76,14 @@ static sl_err add(struct sl_search_pool *pool, const struct rules *r) {
 }
 
 void sl_planners_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool)) {
-    enum { LARGE = 256 }; /* units; listing all downsets of more takes long */
+    enum { LARGE = 256 }; /* number of units; with more, listing all downsets takes long */
     bool large = pool->query->problem->unit_count > LARGE;
     for (int i = 0; i < SL_COUNT(table) && !sl_search_query_timed_out(pool->query); i++) {
         if (table[i].whole && large)
             continue;
         sl_search_pool_progress(pool, table[i].name);
         sl_err err = add(pool, &table[i]);
-        (void)err; /* refused: this planner has no candidates */
+        (void)err; /* an error means that this planner has no candidates */
         each(pool);
     }
 }

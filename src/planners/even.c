@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Greedy runs of at most `limit` ns; returns the number of runs. */
+/* Makes runs of at most `limit` ns, greedily; returns their number. */
 static int runs(const struct sl_unit_time *t, const int *order, int count, int64_t limit,
                 int *stage_of) {
     int64_t sum = 0;

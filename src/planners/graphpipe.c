@@ -1,9 +1,8 @@
-/* graphpipe: the paper's planner (graphpipe.h) for every micro-batch size, as in its evaluation;
- * then with a size and a k of its own for every stage, if the schedule takes them. The simulation
- * chooses among the results.
+/* graphpipe: the paper's planner (graphpipe.h), first with every micro-batch size, as in the
+ * paper's evaluation; then with separate sizes and k for every stage, if the schedule takes
+ * them. The simulation chooses among the results.
  *
- * Without a schedule in the query: 1F1B, and kFkB on a graph of stages.
- */
+ * If the query names no schedule, it tries 1F1B, and kFkB on a graph of stages. */
 #include "planners/graphpipe.h"
 #include "base/log.h"
 #include "planners/parts.h"
@@ -12,8 +11,8 @@
 #include <string.h>
 
 enum {
-    LABELS = 32, /* of a search with several configurations */
-    SIZES = 4,   /* micro-batch sizes of such a search */
+    LABELS = 32, /* labels per place in a search with several configurations */
+    SIZES = 4,   /* number of micro-batch sizes in such a search */
 };
 
 static const int groups[] = {1, 2, 4};
@@ -21,12 +20,13 @@ static const int groups[] = {1, 2, 4};
 struct graphpipe {
     struct sl_search_pool *pool;
     struct sl_sp_tree tree;
-    int64_t best_ns; /* bottleneck of the best micro-batch size, */
-    int best_size;   /* and that size; -1: none fits */
+    int64_t best_ns; /* bottleneck with the best micro-batch size */
+    int best_size;   /* the best micro-batch size; -1: none fits */
 };
 
-/* The program only counts devices. Stages in order of their numbers, and the widest first: as widths
- * are powers of two, the replicas of a stage then share a host where they can. */
+/* Adds a solution with devices. The dynamic program only counts devices. Stages get them in order
+ * of their numbers, the widest first: as widths are powers of two, the replicas of a stage then
+ * share a host where possible. */
 static void add_placed(struct sl_arena *arena, struct sl_search_pool *pool,
                        const struct sl_candidate *found) {
     struct sl_candidate c = *found;
@@ -42,7 +42,7 @@ static void add_placed(struct sl_arena *arena, struct sl_search_pool *pool,
     sl_search_pool_add(pool, &c, "graphpipe");
 }
 
-/* Adds the best plan with these configurations; its bottleneck, or INT64_MAX. */
+/* Adds the best plan with these configurations. Returns its bottleneck, or INT64_MAX. */
 static int64_t add_plan(struct graphpipe *g, const char *schedule,
                         const struct sl_planners_graphpipe_config *configs, int count) {
     struct sl_arena arena = {0};
@@ -65,7 +65,7 @@ static int64_t add_plan(struct graphpipe *g, const char *schedule,
     return found.found ? found.bottleneck : INT64_MAX;
 }
 
-/* One size and one k for all stages. */
+/* Tries one size and one k for all stages. */
 static void add_equal(struct graphpipe *g, const char *schedule, bool grouped) {
     const struct sl_problem *p = g->pool->query->problem;
     for (int size = 0; size < p->size_count && !sl_search_query_timed_out(g->pool->query); size++)
@@ -88,7 +88,7 @@ static bool has_whole_tensors(const struct sl_problem *p) {
     return false;
 }
 
-/* Sizes and k of every stage's own. The sizes next to the best equal one. */
+/* Tries separate sizes and k for every stage, with the sizes next to the best common one. */
 static void add_mixed(struct graphpipe *g, const char *schedule) {
     const struct sl_problem *p = g->pool->query->problem;
     struct sl_planners_graphpipe_config configs[SIZES * SL_COUNT(groups)];
@@ -135,7 +135,8 @@ void sl_planners_add_graphpipe(struct sl_search_pool *pool) {
     sl_arena_free(&arena);
 }
 
-/* The paper rewrites a graph that is not series-parallel; so does graph/series_parallel.h. */
+/* Notes that the graph was rewritten: like the paper, graph/series_parallel.h rewrites a graph that
+ * is not series-parallel. */
 static void say_rewritten(const struct graphpipe *g) {
     const struct sl_problem *p = g->pool->query->problem;
     const int *n = g->tree.example;
@@ -153,7 +154,8 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     struct sl_arena scratch = {0};
     struct graphpipe g;
     begin(&g, &pool, &scratch);
-    if (!query->quiet && sl_search_query_memory(query) >= 1) /* the first round of a search */
+    /* only in the first round of a search */
+    if (!query->quiet && sl_search_query_memory(query) >= 1)
         say_rewritten(&g);
     add_all(&g);
     sl_search_pool_simulate(&pool);

@@ -1,4 +1,4 @@
-/* Lists of labels (graphpipe_parts.h). */
+/* Implements lists of labels (graphpipe_parts.h). */
 #include "planners/graphpipe_parts.h"
 
 #include <string.h>

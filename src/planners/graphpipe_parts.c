@@ -1,4 +1,5 @@
-/* Parts of a model: opaque ones, grouped series, sums (graphpipe_parts.h). */
+/* Makes the parts of a model: opaque ones, grouped series; and sums over them
+ * (graphpipe_parts.h). */
 #include "planners/graphpipe_parts.h"
 
 #include "base/vec.h"
@@ -9,8 +10,8 @@ struct view {
     struct sl_arena *arena;
     const struct sl_problem *p;
     int size;
-    double total; /* ns of one micro-batch, all units */
-    int *place;   /* [unit] child of the series in work; -1: none */
+    double total; /* time of one micro-batch through all units, in ns */
+    int *place;   /* [unit] its child in the series that is being processed; -1: none */
 };
 
 static double work_of(const struct view *v, const struct sl_sp *node) {
@@ -37,7 +38,8 @@ static struct sl_planners_graphpipe_part *view_node(struct view *v, const struct
 
 /* ---- series ---- */
 
-/* cross[b]: bytes per sample from children below b to those from b on, and to later readers. */
+/* Returns cross[b]: bytes per sample that go from children before b to children from b on, and to
+ * later readers. */
 static double *crossing(struct view *v, const struct sl_sp *node) {
     int count = node->child_count;
     double *cross = SL_NEW(v->arena, double, count + 2);
@@ -51,7 +53,7 @@ static double *crossing(struct view *v, const struct sl_sp *node) {
             int to = v->place[tensor->to[i]];
             last = to < 0 ? count : to > last ? to : last;
         }
-        if (from >= 0 && last > from) { /* boundaries from + 1 .. last */
+        if (from >= 0 && last > from) { /* it crosses the boundaries from + 1 .. last */
             cross[from + 1] += (double)tensor->sample_bytes;
             cross[last + 1] -= (double)tensor->sample_bytes;
         }
@@ -63,7 +65,8 @@ static double *crossing(struct view *v, const struct sl_sp *node) {
     return cross;
 }
 
-/* Parts of less than a quarter of a device's share stay whole, in models of many units. */
+/* Does the part stay in one stage? In models of many units, parts of less than a quarter of a
+ * device's share do. */
 static bool is_opaque(const struct view *v, const struct sl_sp *node) {
     enum { FEW = 64 };
     return node->kind == SL_SP_LEAF ||
@@ -71,7 +74,7 @@ static bool is_opaque(const struct view *v, const struct sl_sp *node) {
             work_of(v, node) * 4 * v->p->machine->device_count < v->total);
 }
 
-/* keep[b]: may a stage end before child b? Next to parallel parts always; elsewhere at the
+/* Chooses keep[b]: may a stage end before child b? Always next to parallel parts; elsewhere at the
  * cheapest boundary of each share of the work. */
 static bool *choose_boundaries(struct view *v, const struct sl_sp *node) {
     int count = node->child_count, share = -1, cheapest = 0;
@@ -105,7 +108,7 @@ static struct sl_planners_graphpipe_part *view_series(struct view *v, const stru
         units += node->children[c]->vertex_count;
         if (!keep[c + 1])
             continue;
-        /* vertices of a series are listed child by child */
+        /* the vertices of a series are listed child by child */
         part->children[part->child_count++] =
             c == first ? view_node(v, node->children[c])
                        : new_part(v, SL_SP_LEAF, node->vertices + at, units);

@@ -6,53 +6,57 @@
  *     projections of one attention layer;
  *     children of a long series are grouped, cut where few bytes cross.
  */
-#ifndef SL_SEARCH_GRAPHPIPE_PARTS_H
-#define SL_SEARCH_GRAPHPIPE_PARTS_H
+#ifndef SL_PLANNERS_GRAPHPIPE_PARTS_H
+#define SL_PLANNERS_GRAPHPIPE_PARTS_H
 
 #include "planners/graphpipe.h"
 #include "search/cuts.h"
 
 enum {
-    SL_PLANNERS_GRAPHPIPE_RUNS = 96, /* children of a series */
+    SL_PLANNERS_GRAPHPIPE_RUNS = 96, /* most children of a series */
     SL_PLANNERS_GRAPHPIPE_SUBSETS =
-        7, /* branches of which every subset is a stage; of more: neighbours */
+        7, /* up to this many branches, every subset may be a stage; of more, only neighbours */
 };
 
 struct sl_planners_graphpipe_part;
 
-/* The units of one stage. */
+/* The units of one stage: children of a part, and perhaps the tail of a branch before them. */
 struct sl_planners_graphpipe_piece {
     const struct sl_planners_graphpipe_part *part;
-    int from, to; /* of a series: its children [from, to); of a parallel part: as in
-                   * sl_planners_graphpipe_holds */
-    int branch;   /* also the tail of this branch of child from - 1 of the series; -1: none */
-    int tail;     /* its first child in that branch */
+    /* of a series: its children [from, to); of a parallel part: a set of branches as in
+     * sl_planners_graphpipe_holds */
+    int from, to;
+    /* branch of child from - 1 of the series whose tail belongs to the stage too; -1: none */
+    int branch;
+    int tail; /* first child of that tail in its branch */
 };
 
-/* A partial solution: stages of everything from some place to the sink of its part. */
+/* A partial solution: the stages of everything from some place on to the sink of its part. */
 struct sl_planners_graphpipe_label {
-    const struct sl_planners_graphpipe_label *next;  /* the rest; NULL: there is none */
-    const struct sl_planners_graphpipe_label *inner; /* first piece: decomposed so; NULL: a stage */
-    struct sl_planners_graphpipe_piece piece;        /* that stage */
-    int config, width, devices; /* width: of that stage; devices: of all stages */
-    /* [configs + 1] in-flight samples that a stage before these needs with each configuration; and
-     * those of the source stages here. */
+    const struct sl_planners_graphpipe_label *next; /* the other pieces; NULL: none */
+    /* decomposition of the first piece; NULL: the first piece is one stage */
+    const struct sl_planners_graphpipe_label *inner;
+    struct sl_planners_graphpipe_piece piece; /* the first piece */
+    int config, width, devices; /* config, width: of that stage; devices: of all stages */
+    /* [configs + 1] the in-flight samples that a stage before these needs with each configuration;
+     * last, those of the source stages of this label. */
     int64_t need[];
 };
 
-/* No label of a list dominates another: fewer devices or less need somewhere. */
+/* A list of labels in which none dominates another: each has fewer devices or less need
+ * somewhere. */
 struct sl_planners_graphpipe_list {
     struct sl_planners_graphpipe_label **at;
     int count, room;
 };
 
-/* Adds a copy of `label` unless one in the list is as good; removes those that are no better. False:
- * the list has `max` labels already (0: no limit). */
+/* Adds a copy of `label` unless a label in the list is as good, and removes labels that are no
+ * better. False: the list already has `max` labels (0: no limit). */
 bool sl_planners_graphpipe_insert(struct sl_arena *arena, struct sl_planners_graphpipe_list *list,
                                   const struct sl_planners_graphpipe_label *label, int needs,
                                   int max);
 
-/* Solutions of a part, up to some place, for one need of its successors. */
+/* The solutions of a part from some place on, for one need of its successors. */
 struct sl_planners_graphpipe_solved {
     const struct sl_planners_graphpipe_solved *next;
     int place, tail;
@@ -61,41 +65,46 @@ struct sl_planners_graphpipe_solved {
 };
 
 struct sl_planners_graphpipe_part {
-    enum sl_sp_kind kind; /* SL_SP_LEAF: opaque */
+    enum sl_sp_kind kind; /* SL_SP_LEAF: the part is opaque */
     const struct sl_planners_graphpipe_part **children;
     int child_count;
-    const int *units; /* in topological order */
+    const int *units; /* units in topological order */
     int unit_count;
-    struct sl_cut_stage *stages; /* [size] of series: [from][to]; of parallel: [stage set] */
-    bool *known;                 /* of stages */
-    double *ahead; /* series: [end] least ns of the passes of children [0, end) for a batch */
-    /* Parallel: stages that begin with a tail of a branch, [run][tail_at[branch] + tail][size]. */
+    /* sums of stages, per [size]; of a series: [from][to]; of a parallel part: [set of branches] */
+    struct sl_cut_stage *stages;
+    bool *known; /* which entries of `stages` have been computed */
+    /* series: [end] least time in ns of the passes of children [0, end) for a batch */
+    double *ahead;
+    /* parallel part: sums of stages that begin with the tail of a branch: [run][tail_at[branch] +
+     * tail][size] */
     struct sl_cut_stage *tails;
     bool *tails_known;
-    int *tail_at, tail_count; /* tail_count 0: too many */
+    int *tail_at, tail_count; /* tail_count 0: there are too many tails */
     const struct sl_planners_graphpipe_solved *solved;
 };
 
-/* Is a set of branches a bit mask? Of many branches it is a range of neighbours. */
+/* Is a set of branches represented as a bit mask? If there are many branches, it is a range of
+ * neighbours. */
 static inline bool
 sl_planners_graphpipe_has_subsets(const struct sl_planners_graphpipe_part *part) {
     return part->child_count <= SL_PLANNERS_GRAPHPIPE_SUBSETS;
 }
 
-/* Sets of branches that may form a stage. Of many branches: `all` is the first branch left, and
- * `set` the first one after the set. The next set after `set` that contains the first branch of
- * `all`; 0: that was the last one. */
+/* Enumerates the sets of branches that may form a stage: those that contain the first branch of
+ * `all`. Returns the set after `set`, or 0 after the last one. With many branches, `all` is the
+ * first remaining branch, and `set` the first branch after the set. */
 int sl_planners_graphpipe_next_set(const struct sl_planners_graphpipe_part *part, int all, int set);
-/* All branches. */
+/* The set of all branches; and the first set to try. */
 int sl_planners_graphpipe_whole(const struct sl_planners_graphpipe_part *part);
 int sl_planners_graphpipe_first_set(const struct sl_planners_graphpipe_part *part, int all);
-/* `all` without `set`; the first branch of `all`; is the branch in the set? */
+/* without: `all` without `set`. lowest: the first branch of `all`. holds: is the branch in the
+ * set? */
 int sl_planners_graphpipe_without(const struct sl_planners_graphpipe_part *part, int all, int set);
 int sl_planners_graphpipe_lowest(const struct sl_planners_graphpipe_part *part, int all);
 bool sl_planners_graphpipe_holds(const struct sl_planners_graphpipe_part *part, int all, int set,
                                  int branch);
 
-/* NULL if there are no units. */
+/* Makes the parts; NULL if there are no units. */
 const struct sl_planners_graphpipe_part *
 sl_planners_graphpipe_parts(struct sl_arena *arena, const struct sl_problem *problem,
                             const struct sl_sp_tree *tree, int size);

@@ -1,10 +1,9 @@
 /* GraphPipe's dynamic program and bisection (graphpipe.h).
  *
- * A list of labels per place of a part holds the ways to compose stages from there to the sink of
- * the part. Labels begin with the need of the successors of the part:
+ * For each place of a part there is a list of labels: the ways to compose stages from there to
+ * the sink of the part. Labels start from the need of the part's successors:
  *     series     place = number of children that are not composed yet
- *     parallel   place = the branches that are not composed yet
- */
+ *     parallel   place = the branches that are not composed yet */
 #include "planners/graphpipe_stage.h"
 #include "schedules/schedule.h"
 
@@ -14,8 +13,8 @@
 #include <string.h>
 
 enum {
-    GRAINS = 64,    /* devices of the program, at most */
-    STRAIGHT = 256, /* the same without replicas */
+    GRAINS = 64,    /* most devices that the program counts */
+    STRAIGHT = 256, /* the same if there are no replicas */
 };
 
 typedef struct sl_planners_graphpipe_part part_of_model;
@@ -24,17 +23,17 @@ typedef struct sl_planners_graphpipe_label label_of_stages;
 typedef struct sl_planners_graphpipe_list list_of_labels;
 
 struct solver {
-    struct sl_arena *arena; /* sums of stages */
-    struct sl_arena labels; /* of one limit */
+    struct sl_arena *arena; /* arena for sums of stages */
+    struct sl_arena labels; /* arena for the labels of one limit */
     struct sl_planners_graphpipe_stages of;
-    int devices; /* of the program */
-    int needs;   /* configurations + 1 */
+    int devices; /* devices that the program counts */
+    int needs;   /* number of configurations + 1 */
     label_of_stages *draft;
     int64_t until_ns; /* deadline; 0: none */
     int64_t states;
     bool timed_out, dropped;
-    /* the solution */
-    int *stage_of, *width, *config; /* width in devices */
+    /* the solution: */
+    int *stage_of, *width, *config; /* width is in devices */
     int stage_count;
     int64_t bottleneck, in_flight;
 };
@@ -56,8 +55,8 @@ static void keep(struct solver *s, list_of_labels *list) {
         s->dropped = true;
 }
 
-/* The need of the stages before a stage with so many samples in flight; at least that of `beside`
- * (NULL: none). */
+/* Sets the need of the stages before a stage with `samples` in flight; at least the need of
+ * `beside` (NULL: none). */
 static void set_need(struct solver *s, int config, int64_t samples, const label_of_stages *beside) {
     const struct sl_planners_graphpipe_config *c = s->of.rules->configs;
     for (int i = 0; i < s->needs; i++) {
@@ -69,7 +68,8 @@ static void set_need(struct solver *s, int config, int64_t samples, const label_
     }
 }
 
-/* Every configuration and width of one stage before `behind`. False: too slow in every one. */
+/* Adds one stage before `behind`, in every configuration and width. Returns false if it is too slow
+ * in all of them. */
 static bool add_stage(struct solver *s, const piece_of_model *piece, const label_of_stages *next,
                       const int64_t *behind, list_of_labels *list) {
     bool beside = piece->part->kind == SL_SP_PARALLEL, fast = false;
@@ -97,7 +97,7 @@ static bool add_stage(struct solver *s, const piece_of_model *piece, const label
     return fast;
 }
 
-/* A decomposed part before `next`, or beside it. */
+/* Adds a decomposed part before `next`, or beside it. */
 static void add_inner(struct solver *s, const label_of_stages *inner, const label_of_stages *next,
                       bool beside, list_of_labels *list) {
     if (next->devices + inner->devices > s->devices)
@@ -144,7 +144,7 @@ static void start(struct solver *s, const int64_t *need, list_of_labels *list) {
     keep(s, list);
 }
 
-/* The other branches of a parallel part, and the children of one branch before its tail. */
+/* Solves the other branches of a parallel part, and the children of one branch before its tail. */
 static const list_of_labels *solve_rest(struct solver *s, const part_of_model *part, int branch,
                                         int tail, const int64_t *behind) {
     int others = sl_planners_graphpipe_has_subsets(part)
@@ -162,11 +162,11 @@ static const list_of_labels *solve_rest(struct solver *s, const part_of_model *p
     return remember(s, part, -1 - branch, tail, behind, list);
 }
 
-/* Stages of a run that begin with the tail of a branch before it. */
+/* Adds the stages of a run that begin with the tail of a branch before the run. */
 static void add_tails(struct solver *s, const part_of_model *part, int from, int to,
                       const label_of_stages *next, list_of_labels *list) {
     const part_of_model *before = part->children[from - 1];
-    /* of many branches: the first, so that the others are neighbours */
+    /* of many branches only the first, so that the others remain neighbours */
     int branches = sl_planners_graphpipe_has_subsets(before) ? before->child_count : 1;
     for (int b = 0; b < branches && before->tail_count; b++) {
         const part_of_model *branch = before->children[b];
@@ -185,7 +185,8 @@ static void add_tails(struct solver *s, const part_of_model *part, int from, int
     }
 }
 
-/* All stages that end before child `end`, and the decompositions of the part there. */
+/* Adds all stages that end before child `end`, and the decompositions of the part that ends
+ * there. */
 static void extend_series(struct solver *s, const part_of_model *part, int end,
                           const label_of_stages *next, list_of_labels *at) {
     const part_of_model *last = part->children[end - 1];
@@ -207,7 +208,7 @@ static void extend_series(struct solver *s, const part_of_model *part, int end,
         add_inner(s, inner->at[k], next, false, &at[end - 1]);
 }
 
-/* The ways to compose children [0, end) of a series before stages with this need. */
+/* Returns the ways to compose children [0, end) of a series before stages with this need. */
 static const list_of_labels *solve_series(struct solver *s, const part_of_model *part, int end,
                                           const int64_t *behind) {
     const list_of_labels *known = solved_before(s, part, end, 0, behind);
@@ -221,7 +222,7 @@ static const list_of_labels *solve_series(struct solver *s, const part_of_model 
     return remember(s, part, end, 0, behind, &at[0]);
 }
 
-/* One stage of some of the branches left, or a decomposition of the first of them. */
+/* Adds stages of some of the remaining branches, or a decomposition of the first of them. */
 static void extend_parallel(struct solver *s, const part_of_model *part, int all,
                             const label_of_stages *next, const int64_t *behind,
                             list_of_labels *at) {
@@ -240,7 +241,7 @@ static void extend_parallel(struct solver *s, const part_of_model *part, int all
         add_inner(s, inner->at[k], next, true, &at[left]);
 }
 
-/* The ways to compose the branches of `all` before stages with this need. */
+/* Returns the ways to compose the branches of `all` before stages with this need. */
 static const list_of_labels *solve_parallel(struct solver *s, const part_of_model *part, int all,
                                             const int64_t *behind) {
     const list_of_labels *known = solved_before(s, part, all, 0, behind);
@@ -271,7 +272,7 @@ static void emit_stage(struct solver *s, const label_of_stages *stage) {
     s->width[s->stage_count++] = stage->width;
 }
 
-/* Source first; the last label only carries the need of the successors. */
+/* Emits the stages, source first; the last label only carries the need of the successors. */
 static void emit(struct solver *s, const label_of_stages *label) {
     for (; label->next; label = label->next)
         if (label->inner)
@@ -282,7 +283,8 @@ static void emit(struct solver *s, const label_of_stages *label) {
 
 /* ---- tables and bisection ---- */
 
-/* Tails of the branches of a parallel part, for the runs that follow it in a series. */
+/* Prepares the tails of the branches of a parallel part, for the runs that follow it in a
+ * series. */
 static void open_tails(struct solver *s, part_of_model *part, int runs) {
     enum { ENTRIES = 1 << 19 };
     int count = 0;
@@ -349,7 +351,8 @@ static bool solve(struct solver *s, const part_of_model *root, int64_t limit) {
     return best;
 }
 
-/* Large limits take long, as every stage meets them; so begin near the smallest one. */
+/* Finds a limit with a solution. With large limits a solve takes long, because every stage is fast
+ * enough; so it begins near the smallest limit. */
 static bool find_limit(struct solver *s, const part_of_model *root, int64_t *low) {
     enum { TRIES = 16 };
     int64_t limit = *low + *low / 8 + 1;
@@ -362,7 +365,7 @@ static bool find_limit(struct solver *s, const part_of_model *root, int64_t *low
     return solve(s, root, INT64_MAX / 4);
 }
 
-/* The smallest limit with a solution; leaves that solution in *s. */
+/* Finds the smallest limit with a solution, and leaves that solution in *s. */
 static bool bisect(struct solver *s, const part_of_model *root) {
     double least = root->ahead[root->child_count] / s->of.p->machine->device_count;
     int64_t low = (int64_t)(least * (1 - 1e-9)) - 1, high;
@@ -381,7 +384,7 @@ static bool bisect(struct solver *s, const part_of_model *root) {
     }
     s->dropped |= s->timed_out;
     s->timed_out = false;
-    s->until_ns = 0; /* the last run is short, and its solution is needed */
+    s->until_ns = 0; /* no deadline: this run is short, and its solution is needed */
     return solve(s, root, high);
 }
 
@@ -393,7 +396,7 @@ static double least_memory(const struct sl_problem *p, double scale) {
     return least * (scale > 0 ? scale : 1);
 }
 
-/* A series, so that the program starts with one; its only child may be the whole model. */
+/* Wraps the part in a series, because the program starts with one. */
 static const part_of_model *as_series(struct sl_arena *arena, const part_of_model *part) {
     if (part->kind == SL_SP_SERIES)
         return part;

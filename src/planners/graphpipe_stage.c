@@ -1,4 +1,4 @@
-/* Time, memory and sums of one stage (graphpipe_stage.h). */
+/* Computes time, memory and sums of one stage (graphpipe_stage.h). */
 #include "planners/graphpipe_stage.h"
 
 #include "search/bound.h"
@@ -22,7 +22,7 @@ int64_t sl_planners_graphpipe_stage_ns(const struct sl_planners_graphpipe_stages
     return wire > busy ? wire : busy;
 }
 
-/* Samples in flight on `width` replicas, if one needs so many. */
+/* Returns the samples in flight on `width` replicas if one replica needs `need`. */
 int64_t sl_planners_graphpipe_stage_in_flight(const struct sl_planners_graphpipe_stages *s,
                                               int config, int width, int64_t need) {
     return need + (width - 1) * s->rules->configs[config].group * s->samples[config];
@@ -41,7 +41,7 @@ bool sl_planners_graphpipe_stage_fits(const struct sl_planners_graphpipe_stages 
                                    s->samples[config]) <= s->memory;
 }
 
-/* rounds = ceil(micros / width) with rounds * pass <= limit */
+/* rounds = ceil(micros / width), the most with rounds * pass <= limit */
 int64_t sl_planners_graphpipe_stage_width(const struct sl_planners_graphpipe_stages *s,
                                           const struct sl_cut_stage *sum, int config) {
     int64_t pass = sum->f + sum->b, rounds = pass ? s->limit / pass : INT64_MAX / 2;
@@ -130,7 +130,7 @@ static void sum_set(const struct sl_planners_graphpipe_stages *s, int size, int 
     }
 }
 
-/* The place of a stage in the table of its part. */
+/* Returns where the sums of a stage are in the table of its part. */
 static struct sl_cut_stage *place_of(const struct sl_planners_graphpipe_stages *s,
                                      const struct sl_planners_graphpipe_piece *piece, int size,
                                      bool **known) {

@@ -1,6 +1,7 @@
-/* hetpipe: virtual workers of one device of each kind, the same pipeline in each of them (Park et
- * al. 2020 (HetPipe), equal distribution). Its other policies cut every virtual worker differently,
- * which one plan cannot express. On machines of one kind a virtual worker is a host. */
+/* hetpipe: every virtual worker has one device of each kind, and all run the same pipeline (Park
+ * et al. 2020 (HetPipe), equal distribution). Its other policies cut every virtual worker
+ * differently, which one plan cannot express. On machines of one kind a virtual worker is a
+ * host. */
 #include "planners/parts.h"
 #include "search/cuts.h"
 
@@ -11,7 +12,8 @@ static int devices_of(const struct sl_machine *m, int kind) {
     return count;
 }
 
-/* Devices by virtual worker: order[v * depth + i]. Returns the number of virtual workers. */
+/* Distributes devices to virtual workers: order[v * depth + i]. Returns the number of virtual
+ * workers. */
 static int deal(const struct sl_machine *m, int *order, int *depth) {
     int kinds = m->kind_count, least = m->device_count;
     if (kinds == 1) {
@@ -21,7 +23,7 @@ static int deal(const struct sl_machine *m, int *order, int *depth) {
             order[d] = d;
         return m->device_count / *depth;
     }
-    *depth = 0; /* kinds that have a device */
+    *depth = 0; /* number of kinds that have a device */
     for (int k = 0; k < kinds; k++) {
         int count = devices_of(m, k);
         *depth += count > 0;
@@ -36,7 +38,8 @@ static int deal(const struct sl_machine *m, int *order, int *depth) {
     return least;
 }
 
-/* Plans one virtual worker with its share of the batch, then replicates every stage to all. */
+/* Plans one virtual worker with its share of the batch, then replicates every stage on all
+ * others. */
 static void add_size(struct sl_search_pool *pool, const struct sl_search_downsets *downsets,
                      const char *schedule, int size) {
     const struct sl_problem *p = pool->query->problem;

@@ -1,4 +1,4 @@
-/* The parts of planners that `sluice` also uses: each adds the candidates of one planner to a pool. */
+/* Planners that `sluice` also runs: each function adds the candidates of one planner to a pool. */
 #ifndef SL_PLANNERS_PARTS_H
 #define SL_PLANNERS_PARTS_H
 
@@ -10,17 +10,17 @@ void sl_planners_add_dp(struct sl_search_pool *pool);
 void sl_planners_add_model_parallel(struct sl_search_pool *pool);
 void sl_planners_add_graphpipe(struct sl_search_pool *pool);
 void sl_planners_add_hetpipe(struct sl_search_pool *pool);
-/* The cut planners of cut_rows.c, one after the other; `each` is called after each of them. */
+/* Runs the cut planners of cut_rows.c, one after the other; calls `each` after each of them. */
 void sl_planners_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool));
-/* Balanced stages of equal width, for every depth and width (balanced.c). */
+/* Adds balanced stages of equal width, for every depth and width (balanced.c). */
 void sl_planners_add_balanced(struct sl_search_pool *pool);
-/* Several stages per worker, for the schedules of the query that need it (virtual.c). `each` is
- * called after each number of stages per worker. */
+/* Adds candidates with several stages per worker, for the schedules of the query that need it
+ * (virtual.c). Calls `each` after each number of stages per worker. */
 void sl_planners_add_virtual(struct sl_search_pool *pool,
                              void (*each)(struct sl_search_pool *pool));
-/* Variants of the candidates in the pool: no recomputation where the stage should fit without. */
+/* Adds variants of the candidates in the pool, without recomputation where the stage should fit. */
 void sl_planners_add_less_recompute(struct sl_search_pool *pool);
-/* Cuts `order` into at most `stages` runs of nearly equal time; returns how many. */
+/* Cuts `order` into at most `stages` runs of nearly equal time; returns their number. */
 int sl_planners_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
                          int *stage_of);
 

@@ -1,5 +1,6 @@
-/* sluice: everything the others add, plans along the graph with replicas and recomputation for
- * every schedule and micro-batch size, then branch and bound on simulated time. */
+/* sluice: adds the candidates of all other planners, and plans along the graph with replicas and
+ * recomputation for every schedule and micro-batch size. Then it runs branch and bound on
+ * simulated time. */
 #include "planners/parts.h"
 #include "planners/registry.h"
 #include "search/bound.h"
@@ -19,7 +20,7 @@ struct cut_job {
 
 struct cut_jobs {
     const struct sl_search_query *query;
-    int64_t limit; /* the best step so far */
+    int64_t limit; /* the best step so far, in ns */
     const struct sl_search_downsets *downsets;
     struct cut_job *at;
 };
@@ -40,7 +41,7 @@ static void search_one(void *ctx, int64_t i) {
                           &job->found);
 }
 
-/* Both orders of workers (sl_candidate.across). */
+/* Adds the candidate with both orders of workers (sl_candidate.across). */
 static void add_both(struct sl_search_pool *pool, const struct sl_candidate *found) {
     struct sl_candidate c = *found;
     bool equal = c.stage_count > 1 && c.width[0] > 1;
@@ -92,7 +93,7 @@ static void add_own(struct sl_search_pool *pool, const struct sl_search_downsets
     sl_arena_free(&arena);
 }
 
-/* Chains also with the true edges of the graph, which are never slower. */
+/* Adds chains also with the true edges of the graph, which are never slower. */
 static void add_true_edges(struct sl_search_pool *pool) {
     for (int64_t i = 0, count = pool->at.count; i < count; i++) {
         struct sl_candidate c = pool->at.at[i].c;
@@ -108,7 +109,7 @@ static void simulate_cuts(struct sl_search_pool *pool) {
     sl_search_pool_simulate(pool);
 }
 
-/* The candidates of the other planners, each with a budget of its own. */
+/* Adds the candidates of the other planners, each with its own budget. */
 static void simulate_others(struct sl_search_pool *pool) {
     sl_planners_add_even(pool);
     sl_search_pool_simulate(pool);
@@ -119,7 +120,8 @@ static void simulate_others(struct sl_search_pool *pool) {
     sl_planners_add_cuts(pool, simulate_cuts);
 }
 
-/* If nothing was simulated: the reason why the schedule refuses the first candidate. */
+/* Called if nothing was simulated: returns the reason why the schedule refuses the first
+ * candidate. */
 static sl_err why_refused(const struct sl_search_pool *pool) {
     struct sl_arena scratch = {0};
     struct sl_candidate_detail detail;
@@ -140,7 +142,7 @@ static sl_err why_refused(const struct sl_search_pool *pool) {
     return err;
 }
 
-/* Several stages per worker: the cuts of the other planners have one each. */
+/* Plans several stages per worker, which the cuts of the other planners do not have. */
 static sl_err run_shared(struct sl_search_pool *pool) {
     struct sl_search_result *out = pool->out;
     sl_search_pool_progress(pool, "virtual stages");
@@ -155,7 +157,7 @@ static sl_err run_shared(struct sl_search_pool *pool) {
     return err;
 }
 
-/* Last, so that it only adds a second start for hill climbing. */
+/* Runs last, so that it can only add a second start for hill climbing. */
 static void climb_from_graphpipe(struct sl_search_pool *pool) {
     int64_t before = pool->out->found ? pool->out->best.score.step_ns : INT64_MAX;
     sl_planners_add_dp(pool);
@@ -202,7 +204,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
     if (out->proven) {
         if (!sl_search_query_groups(query))
             out->lower_bound = out->best.score.step_ns;
-        out->out_of_budget = false; /* nothing left to find */
+        out->out_of_budget = false; /* the search is complete, so no better plan is missed */
     }
     sl_search_pool_close(&pool);
     sl_arena_free(&scratch);

@@ -4,21 +4,22 @@
  *     for width, depth:  the micro-batch size b and recomputation r with the largest throughput
  *         rule           m >= depth micro-batches per pipeline, else two versions stall
  *         MEMORY         versions |W| + state + stashes; d - i micro-batches in flight on stage i,
- *                        inputs only where r (sl_search_candidate_shortfall)
+ *                        only inputs stashed if r (sl_search_candidate_shortfall)
  *         THROUGHPUT     width b / t,  t = max over stages of
  *                            max(compute + transfers of one micro-batch, all-reduce / m)
- *                        compute includes the recomputation; transfers go there and back
+ *                        compute includes the recomputation; transfers go both ways
  *
- * The closed forms know no fill, drain or contention. The simulator therefore compares the best
- * few, each with its own width x depth. */
+ * The closed forms ignore fill, drain and contention. So the simulator compares the best few,
+ * each with a different width x depth. */
 #include "planners/parts.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { KEPT = 16 }; /* simulated per schedule */
+enum { KEPT = 16 }; /* number of candidates simulated per schedule */
 
-/* Runs of nearly equal time, like equal numbers of transformer blocks. Returns how many. */
+/* Cuts into runs of nearly equal time, like equal numbers of transformer blocks. Returns their
+ * number. */
 static int cut(const struct sl_problem *p, const int *order, int size, int depth, int *stage_of) {
     const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
     double all = 0, sum = 0;
@@ -41,8 +42,8 @@ static int cut(const struct sl_problem *p, const int *order, int size, int depth
 struct choice {
     int width, depth, size;
     bool recompute;
-    double missing; /* bytes; at most 0: it fits */
-    double time;    /* s per sample of the whole job */
+    double missing; /* bytes that it lacks; <= 0: it fits */
+    double time;    /* seconds per sample of the whole job */
 };
 
 struct equal_stages {
@@ -69,14 +70,15 @@ static void keep(struct equal_stages *s, struct choice choice) {
     s->kept[at] = choice;
 }
 
-/* ns of the activations and gradients of one micro-batch over the link into the stage. */
+/* Returns the time in ns that activations and gradients of one micro-batch take over the link into
+ * the stage. */
 static double transfer(const struct sl_candidate_detail *detail, int stage, double bytes) {
     int from = detail->device_of[detail->workers[stage - 1][0]];
     int to = detail->device_of[detail->workers[stage][0]];
     return 2e9 * bytes / sl_cost_machine_between(detail->problem->machine, from, to)->bandwidth;
 }
 
-/* THROUGHPUT, as s per sample. */
+/* Returns THROUGHPUT as seconds per sample. */
 static double time_of(const struct sl_candidate_detail *detail, const struct choice *choice) {
     const struct sl_problem *p = detail->problem;
     double size = (double)p->sizes[choice->size], slowest = 0;
@@ -95,7 +97,7 @@ static double time_of(const struct sl_candidate_detail *detail, const struct cho
     return slowest / 1e9 / (choice->width * size);
 }
 
-/* A candidate of equal stages; false: there are fewer units than that. */
+/* Makes a candidate of equal stages. False: there are fewer units than stages. */
 static bool set_candidate(struct equal_stages *s, const struct choice *choice,
                           struct sl_candidate *out) {
     *out = (struct sl_candidate){.stage_count = choice->depth,
@@ -112,7 +114,7 @@ static bool set_candidate(struct equal_stages *s, const struct choice *choice,
            choice->depth;
 }
 
-/* The better recomputation rule of one width, depth and size; false: none is allowed. */
+/* Chooses the better recomputation rule for one width, depth and size. False: none is allowed. */
 static bool weigh(struct equal_stages *s, struct choice *choice, struct choice *best) {
     const struct sl_problem *p = s->pool->query->problem;
     double spare = (1 - sl_search_query_memory(s->pool->query)) * (double)p->memory[0];
@@ -138,7 +140,7 @@ static bool weigh(struct equal_stages *s, struct choice *choice, struct choice *
     return found;
 }
 
-/* The best micro-batch size of one width and depth. */
+/* Finds the best micro-batch size for one width and depth. */
 static void try_shape(struct equal_stages *s, int width, int depth) {
     const struct sl_problem *p = s->pool->query->problem;
     struct choice best, one;
@@ -163,7 +165,7 @@ static void try_shapes(struct equal_stages *s) {
         int max = devices / width < p->unit_count ? devices / width : p->unit_count;
         for (int depth = 1; depth <= max && !sl_search_query_timed_out(s->pool->query); depth++) {
             bool power = !(width & (width - 1)) && (depth == max || !(depth & (depth - 1)));
-            if (devices <= 64 || power) /* large machines: powers of two, and all devices */
+            if (devices <= 64 || power) /* on large machines: powers of two, and all devices */
                 try_shape(s, width, depth);
         }
     }

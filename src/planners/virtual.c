@@ -1,16 +1,16 @@
 /* Several stages per worker (virtual stages): interleaved, zb-v, dualpipe-v, chimera.
  *
- * Stages of nearly equal time in one topological order are placed by the layout of the schedule's
- * row, for every depth, number of stages per worker, number of equal pipelines and micro-batch
- * size; recomputation on all stages or on none. The simulation chooses among them.
+ * Cuts one topological order into stages of nearly equal time and places them by the layout of
+ * the schedule's row, for every depth, number of stages per worker, number of equal pipelines
+ * and micro-batch size; all stages recompute or none. The simulation chooses among them.
  *
  * A worker holds many micro-batches of many stages, so the tensors at the borders need much memory.
  * Every cut is also tried with borders only where few bytes cross, between the parts of a transformer
  * layer, and with borders only between repeated blocks.
  *
- * The shortest longest stage may put the longest stages on one worker: of stages that alternate
- * between attention and MLP, a worker may get MLPs only. So every cut is also tried with borders
- * moved until the workers have nearly equal times. */
+ * A cut that minimizes the longest stage may put the longest stages on one worker: if stages
+ * alternate between attention and MLP, a worker may get only MLPs. So every cut is also tried
+ * with borders moved until the workers have nearly equal times. */
 #include "planners/parts.h"
 
 #include <string.h>
@@ -23,20 +23,20 @@ struct virtual_stages {
     int *order, *stage_of, *width; /* [units] */
     bool *recompute;               /* [units] */
     enum borders borders;
-    bool *narrow;                /* [position] few bytes cross the border before it */
-    int *piece_of;               /* [position] units between two borders are one piece */
+    bool *narrow;                /* [position] do few bytes cross the border before it? */
+    int *piece_of;               /* [position] its piece: the units between two borders */
     int64_t *piece_ns;           /* [pieces] */
-    int *run_of;                 /* [pieces] */
-    int64_t *stage_ns, *rank_ns; /* [units] */
-    int *begin;                  /* [units + 1] first piece of a stage */
+    int *run_of;                 /* [pieces] its run, that is, its stage */
+    int64_t *stage_ns, *rank_ns; /* [units] times per stage and per worker */
+    int *begin;                  /* [units + 1] first piece of each stage */
     int piece_count;
 };
 
 /* ---- cuts ---- */
 
-/* Bytes per sample that cross each border, by differences. */
+/* Marks narrow borders; sums the bytes per sample that cross each border, by differences. */
 static void find_narrow(struct sl_arena *arena, struct virtual_stages *v) {
-    enum { REACH = 8 }; /* units before and after, about a layer */
+    enum { REACH = 8 }; /* number of units before and after; about a layer */
     const struct sl_problem *p = v->pool->query->problem;
     int n = p->unit_count, *place = SL_NEW(arena, int, n + 1);
     int64_t *bytes = SL_NEW(arena, int64_t, n + 2), sum = 0;
@@ -82,7 +82,7 @@ static void find_pieces(struct virtual_stages *v, int size) {
     }
 }
 
-/* Greedy runs of at most `limit` ns, or of one piece; returns how many. */
+/* Makes runs of at most `limit` ns, or of one piece, greedily; returns their number. */
 static int runs(struct virtual_stages *v, int64_t limit) {
     int64_t sum = 0;
     int run = 0;
@@ -97,7 +97,7 @@ static int runs(struct virtual_stages *v, int64_t limit) {
     return run + 1;
 }
 
-/* Halves the run with most pieces. */
+/* Halves the run with the most pieces. */
 static void halve(struct virtual_stages *v) {
     int best = 0, most = 0, length = 0;
     for (int i = 0; i < v->piece_count; i++) {
@@ -109,7 +109,7 @@ static void halve(struct virtual_stages *v) {
         v->run_of[i]++;
 }
 
-/* Exactly so many stages, the longest as short as it can be. */
+/* Cuts into exactly `stages` stages, so that the longest is as short as possible. */
 static bool cut_exactly(struct virtual_stages *v, int size, int stages) {
     int64_t low = 0, high = 0;
     find_pieces(v, size);
@@ -131,17 +131,19 @@ static void take_cut(struct virtual_stages *v) {
         v->stage_of[v->order[i]] = v->run_of[v->piece_of[i]];
 }
 
-/* The place of a stage in its pipeline; of crossing pipelines that of its first replica. */
+/* Returns the rank of a stage in its pipeline; in crossing pipelines, that of its first replica. */
 static int rank_of(const struct virtual_stages *v, const struct sl_candidate *c, int stage) {
     int last = c->stage_count - 1;
     switch (v->row->layout) {
     case SL_LAYOUT_V: return stage < c->ranks ? stage : last - stage;
-    case SL_LAYOUT_CROSS: return stage <= last / 2 ? stage : last - stage; /* a pair of workers */
+    case SL_LAYOUT_CROSS:
+        return stage <= last / 2 ? stage : last - stage; /* the two stages of a pair of
+                                                                            * workers */
     default: return stage % c->ranks;
     }
 }
 
-/* Moves a piece from one of two neighbours to the other if squares of times then sum up to less. */
+/* Moves a piece between two neighbouring stages if the sum of squared times gets smaller. */
 static bool move_border(struct virtual_stages *v, const struct sl_candidate *c, int border,
                         bool back) {
     int at = v->begin[border] - back, from = border - back, to = border - 1 + back;
@@ -151,7 +153,7 @@ static bool move_border(struct virtual_stages *v, const struct sl_candidate *c, 
     if (alone || x == y)
         return false;
     gain = (double)(v->rank_ns[x] - v->rank_ns[y]) + (double)(v->stage_ns[from] - v->stage_ns[to]);
-    if (gain <= 2 * moved) /* of the two sums */
+    if (gain <= 2 * moved) /* compares the two sums of squares */
         return false;
     v->rank_ns[x] -= v->piece_ns[at];
     v->rank_ns[y] += v->piece_ns[at];
@@ -161,7 +163,7 @@ static bool move_border(struct virtual_stages *v, const struct sl_candidate *c, 
     return true;
 }
 
-/* Moves borders of the cut. False: none moved. */
+/* Moves borders of the cut. Returns false if none moved. */
 static bool level(struct virtual_stages *v, const struct sl_candidate *c) {
     bool moved = true, any = false;
     memset(v->stage_ns, 0, sizeof *v->stage_ns * (size_t)c->stage_count);
@@ -173,7 +175,7 @@ static bool level(struct virtual_stages *v, const struct sl_candidate *c) {
     v->begin[c->stage_count] = v->piece_count;
     for (int s = 0; s < c->stage_count; s++)
         v->rank_ns[rank_of(v, c, s)] += v->stage_ns[s];
-    for (; moved; any |= moved) { /* ends: the sum of squares falls */
+    for (; moved; any |= moved) { /* ends, because the sum of squares falls */
         moved = false;
         for (int s = 1; s < c->stage_count; s++)
             moved |= move_border(v, c, s, false) || move_border(v, c, s, true);
@@ -186,7 +188,7 @@ static bool level(struct virtual_stages *v, const struct sl_candidate *c) {
 
 /* ---- candidates ---- */
 
-/* May this many pipelines of so many workers share the micro-batches? */
+/* Can `pipelines` pipelines of `ranks` workers each share the micro-batches? */
 static bool takes(const struct virtual_stages *v, int64_t micros, int ranks, int pipelines) {
     int workers = ranks * pipelines;
     int64_t replicas = v->row->layout == SL_LAYOUT_CROSS ? 2 * pipelines : pipelines;
@@ -210,7 +212,7 @@ static void add(struct virtual_stages *v, struct sl_candidate *c, int pipelines)
     }
 }
 
-/* The most pipelines, and the most that are a power of two. */
+/* Tries two numbers of pipelines: the most that are possible, and the largest power of two. */
 static void add_depth(struct virtual_stages *v, struct sl_candidate *c, int chunks) {
     const struct sl_problem *p = v->pool->query->problem;
     int64_t micros = (p->batch + p->sizes[c->size] - 1) / p->sizes[c->size];
@@ -236,7 +238,7 @@ static void add_depth(struct virtual_stages *v, struct sl_candidate *c, int chun
     }
 }
 
-/* All depths of a small machine; of a large one 2^k and 3 * 2^k. */
+/* Should this depth be tried? All depths of a small machine; 2^k and 3 * 2^k of a large one. */
 static bool tries_depth(const struct virtual_stages *v, int depth) {
     enum { SMALL = 16 };
     int devices = v->pool->query->problem->machine->device_count, odd = depth / (depth & -depth);
@@ -244,12 +246,13 @@ static bool tries_depth(const struct virtual_stages *v, int depth) {
         return false;
     if (v->pool->query->workers)
         return depth == v->pool->query->workers;
-    if (depth == 1 && devices > 1) /* no pipeline */
+    if (depth == 1 && devices > 1) /* a pipeline of one worker is none */
         return false;
     return devices <= SMALL || odd == 1 || odd == 3 || depth == devices;
 }
 
-/* Stages per worker: of a V two, of crossing pipelines one and its opposite. */
+/* Should this number of stages per worker be tried? A V has two, crossing pipelines have one and
+ * its opposite. */
 static bool tries_chunks(const struct virtual_stages *v, int chunks) {
     enum { SMALL = 8 };
     int odd = chunks / (chunks & -chunks);

@@ -1,6 +1,6 @@
 /* The rules of ops: how the layout of one operand of a node determines those of the others. */
-#ifndef SL_DIVIDE_RULES_H
-#define SL_DIVIDE_RULES_H
+#ifndef SL_SHARD_RULES_H
+#define SL_SHARD_RULES_H
 
 #include "shard/shard.h"
 
