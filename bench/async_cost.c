@@ -56,7 +56,7 @@ static void open_variant(void *ctx, int variant, struct bench *b, struct sl_pipe
     must(sl_optim_policy_parse(with && m->policy ? m->policy : "none", &b->train.policy));
     b->train.batch = MICRO_BATCH * MICROS;
     b->train.micros = MICROS;
-    b->train.steps = o->steps;
+    b->train.steps = o->steps * (o->rounds + 1); /* one round before the race */
     b->train.clip = verdict ? 1 : 0;
     struct sl_pipe_config config = {.train = &b->train,
                                     .plan = even_plan(b, (int)o->stages, false),

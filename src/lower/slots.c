@@ -88,7 +88,7 @@ static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
     for (int s = 0; s < flat->plan->stage_count; s++) {
         const uint8_t whole = is_forward(flat, s, paced) ? 1u << SL_FORWARD
                                                          : (1u << SL_FORWARD) | (1u << SL_BACKWARD);
-        for (int64_t i = 0; i < sl_sched_total(flat, s); i++)
+        for (int64_t i = 0, total = sl_sched_total(flat, s); i < total; i++)
             if (done[s][i] != whole && done[s][i] != split)
                 return sl_fail(SL_ERR_REFUSED, "stage %s: micro-batch %lld never runs %s",
                                flat->plan->stages[s].name, (long long)i,

@@ -21,11 +21,27 @@ struct sl_need {
     bool out_grads; /* needs gradients over every out-edge that has them */
     uint16_t own;   /* bit set of kinds: needs one of these on the same seat and micro-batch */
 };
-struct sl_need sl_sched_deps_need(const struct sl_stage *stage, enum sl_kind kind);
+static inline struct sl_need sl_sched_deps_need(const struct sl_stage *stage, enum sl_kind kind) {
+    uint16_t stashed = (uint16_t)(1u << (stage->recompute ? SL_RECOMPUTE : SL_FORWARD));
+    switch (kind) {
+    case SL_FORWARD: return (struct sl_need){.in_acts = true};
+    case SL_RECOMPUTE: return (struct sl_need){.own = 1u << SL_FORWARD};
+    case SL_BACKWARD:
+    case SL_BACKWARD_INPUT: return (struct sl_need){.out_grads = true, .own = stashed};
+    case SL_BACKWARD_WEIGHT: return (struct sl_need){.own = 1u << SL_BACKWARD_INPUT};
+    default: return (struct sl_need){0};
+    }
+}
 
 /* Does the stage have this pass? Generators list all passes of all stages; lowering drops those
  * that a stage does not have. */
-bool sl_sched_deps_has(const struct sl_stage *stage, enum sl_kind kind);
+static inline bool sl_sched_deps_has(const struct sl_stage *stage, enum sl_kind kind) {
+    switch (stage->passes) {
+    case SL_STAGE_FORWARD: return kind == SL_FORWARD || kind > SL_RECOMPUTE;
+    case SL_STAGE_FROZEN: return kind != SL_BACKWARD_INPUT && kind != SL_BACKWARD_WEIGHT;
+    default: return true;
+    }
+}
 /* Do the replicas of the stage sum anything: gradients, or running statistics? */
 bool sl_sched_deps_reduces(const struct sl_stage *stage);
 
@@ -33,13 +49,29 @@ bool sl_sched_deps_reduces(const struct sl_stage *stage);
 struct sl_micro_range {
     int32_t low, high;
 };
-struct sl_micro_range sl_sched_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
-                                            int other);
+struct sl_micro_range sl_sched_deps_overlap_sizes(const struct sl_sched *sched, int stage,
+                                                  int32_t micro, int other);
+static inline struct sl_micro_range sl_sched_deps_overlap(const struct sl_sched *sched, int stage,
+                                                          int32_t micro, int other) {
+    const struct sl_stage *stages = sched->plan->stages;
+    if (stages[stage].micro_size == stages[other].micro_size)
+        return (struct sl_micro_range){micro, micro + 1};
+    return sl_sched_deps_overlap_sizes(sched, stage, micro, other);
+}
 
 /* seat: the seat that runs a micro-batch of a stage, replica (j mod width) for micro-batch j of an
  * iteration. ordinal: index of the micro-batch among those of its seat, over the whole run. */
-int sl_sched_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
-int32_t sl_sched_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
+static inline int sl_sched_deps_seat(const struct sl_sched *sched, int stage, int32_t micro) {
+    const struct sl_stage *s = &sched->plan->stages[stage];
+    return s->width == 1 ? s->seat : s->seat + (micro % sched->micros[stage]) % s->width;
+}
+int32_t sl_sched_deps_ordinal_replica(const struct sl_sched *sched, int stage, int32_t micro);
+static inline int32_t sl_sched_deps_ordinal(const struct sl_sched *sched, int stage,
+                                            int32_t micro) {
+    return sched->plan->stages[stage].width == 1
+               ? micro
+               : sl_sched_deps_ordinal_replica(sched, stage, micro);
+}
 /* Number of micro-batches of an iteration that a replica runs, if the stage has `micros`. */
 int32_t sl_sched_deps_share(int32_t micros, int width, int replica);
 /* Is this the seat's last micro-batch of its iteration? If so, its B or W completes the gradient
@@ -61,8 +93,12 @@ bool sl_sched_deps_meets(const struct sl_sched *sched, int group);
 
 /* pool_of_edge: the slot pool of one end of an edge, or -1 if the edge needs no buffers there.
  * pool_count: number of pools of a stage. */
-int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,
-                          bool send);
+static inline int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge,
+                                        bool grad, bool send) {
+    if (grad == send) /* the `to` end: receives activations, sends gradients */
+        return SL_POOL_EDGES + 2 * edge->to_place + grad;
+    return SL_POOL_EDGES + 2 * (plan->stages[edge->from].in_count + edge->from_place) + grad;
+}
 int sl_sched_pool_count(const struct sl_stage *stage);
 
 /* Returns the same schedule with at most one repetition, for proofs. It shares the lists; its

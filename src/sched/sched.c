@@ -19,13 +19,6 @@ static int message_pool(const struct sl_plan *plan, const struct sl_action *acti
     return sl_sched_pool_of_edge(plan, edge, grad, action->kind == SL_SEND);
 }
 
-int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,
-                          bool send) {
-    if (grad == send) /* the `to` end: receives activations, sends gradients */
-        return SL_POOL_EDGES + 2 * edge->to_place + grad;
-    return SL_POOL_EDGES + 2 * (plan->stages[edge->from].in_count + edge->from_place) + grad;
-}
-
 int sl_sched_pool_count(const struct sl_stage *stage) {
     return SL_POOL_EDGES + 2 * (stage->in_count + stage->out_count);
 }
@@ -83,10 +76,7 @@ struct sl_action sl_sched_at(const struct sl_sched *sched, int seat, const struc
     return a;
 }
 
-int sl_sched_seat(const struct sl_plan *plan, int stage, int worker) {
-    const struct sl_stage *s = &plan->stages[stage];
-    if (s->width == 1)
-        return s->workers[0] == worker ? s->seat : -1;
+int sl_sched_seat_replica(const struct sl_plan *plan, int stage, int worker) {
     /* a linear search: a worker has few seats */
     for (int i = 0; i < plan->worker_seat_count[worker]; i++)
         if (plan->seats[plan->worker_seats[worker][i]].stage == stage)

@@ -143,7 +143,13 @@ struct sl_action sl_sched_at(const struct sl_sched *sched, int seat, const struc
                              int32_t rep);
 
 /* Returns the seat of a stage on a worker, or -1. */
-int sl_sched_seat(const struct sl_plan *plan, int stage, int worker);
+int sl_sched_seat_replica(const struct sl_plan *plan, int stage, int worker);
+static inline int sl_sched_seat(const struct sl_plan *plan, int stage, int worker) {
+    const struct sl_stage *s = &plan->stages[stage];
+    if (s->width > 1)
+        return sl_sched_seat_replica(plan, stage, worker);
+    return s->workers[0] == worker ? s->seat : -1;
+}
 
 /* Groups of REDUCE. Group g < stage_count: the replicas of stage g. Group stage_count + t: all
  * seats of tie t. A group of one seat needs no REDUCE. */

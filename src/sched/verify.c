@@ -266,7 +266,7 @@ static sl_err check_end(const struct sl_ver *v) {
     bool forward = v->view.rule == SL_RULE_FORWARD;
     for (int s = 0; s < v->plan->stage_count; s++) {
         uint8_t all = sl_sched_verify_all(v, s);
-        for (int64_t i = 0; i < sl_sched_total(&v->view, s); i++)
+        for (int64_t i = 0, total = sl_sched_total(&v->view, s); i < total; i++)
             if (v->done[s][i] != all)
                 return sl_fail(SL_ERR_REFUSED, "stage %s: micro-batch %lld never runs %s",
                                v->plan->stages[s].name, (long long)i,
