@@ -110,7 +110,10 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
                 (long long)c->micros, c->micros == 1 ? "" : "es",
                 (long long)sl_run_train_full_samples(c->batch, c->micros));
     sl_log_note("data: %s", data.at);
-    if (p->work->pipe.plan)
+    if (p->work->job.emulate)
+        sl_log_note("emulation: %d stages, schedule %s, verified; one worker reads their versions",
+                    p->work->pipe.plan->stage_count, p->work->pipe.schedule);
+    else if (p->work->pipe.plan)
         show_pipeline(&p->work->pipe, start);
     if (p->work->pipe.plan)
         show_clipping(p->work);
@@ -373,6 +376,7 @@ static const struct sl_option options[] = {
     SL_PIPE_OPTIONS,
     {"--tp", "T", "tensor-parallel shards of every stage, a worker each (default 1)", false},
     SL_COMM_OPTIONS,
+    {"--emulate", NULL, "compute what the pipeline would, bit for bit, on one worker", false},
     {"--policy", "P", "staleness policy; see 'sluice list policies' (default none)", false},
     SL_CLIP_SCOPE_OPTION,
     {"--verdict", "all|stage", "old name of --clip-scope global|stage", false},

@@ -36,6 +36,7 @@ static sl_err check_needs(const struct sl_job *job) {
         {"slack", sl_job_has(job, "slack"), false},
         {"group", sl_job_has(job, "group"), false},
         {"cost", *job->cost, false},
+        {"emulate", job->emulate, false},
         {"trace", job->trace, true},
         {"log_staleness", job->log_staleness, true},
     };

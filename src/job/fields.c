@@ -74,6 +74,7 @@ const struct sl_job_field sl_job_fields[] = {
     INT(tp, "1", 1, 8, RESULT, BREAKS, "tensor-parallel shards of every stage"),
     CHOICE(bind, binds, WAY, KEEPS, "binding of workers to cores"),
     FLAG(lend, WAY, KEEPS, "idle workers do pieces of others' work"),
+    FLAG(emulate, WAY, BREAKS, "one worker computes what the pipeline would"),
     INT(eval_every, NULL, 0, ANY, WAY, KEEPS, "steps between evaluations; 0: none"),
     INT(eval_samples, "64", 1, ANY, WAY, KEEPS, "samples of an evaluation"),
     INT(checkpoint_every, NULL, 0, ANY, WAY, KEEPS,

@@ -49,6 +49,7 @@ struct sl_job {
     int cut;  /* enum sl_job_cut */
     int bind; /* enum sl_job_bind */
     bool lend;
+    bool emulate; /* run the pipeline's semantics on one worker */
     /* evaluation, checkpoints, observation */
     int64_t eval_every, eval_samples;
     int64_t checkpoint_every, keep;

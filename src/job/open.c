@@ -228,7 +228,7 @@ static void mark_resolved(struct sl_job *job) {
     static const char *const always[] = {
         "data",      "tokenizer", "validation", "device",        "dtype",        "threads",
         "recompute", "batch",     "micro",      "steps",         "lr",           "clip",
-        "seed",      "lend",      "bind",       "eval_every",    "eval_samples", "save",
+        "seed",      "lend",      "emulate",    "bind",          "eval_every",   "eval_samples", "save",
         "keep",      "trace",     "audit",      "log_staleness", "stall_timeout"};
     for (int i = 0; i < SL_COUNT(always); i++)
         sl_job_mark(job, always[i]);

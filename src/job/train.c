@@ -5,6 +5,7 @@
 #include "job/train.h"
 
 #include "base/clock.h"
+#include "emulate/emulate.h"
 #include "graph/model.h"
 #include "job/parts.h"
 #include "report/picture.h"
@@ -32,6 +33,8 @@ struct sl_job_training {
     struct texts *texts;
     struct sl_session_config config;
     struct sl_pipe_run run;
+    struct sl_emulate *emulate; /* instead of `run`, or NULL */
+    struct sl_runner runner;    /* of one of them */
     struct sl_session *session;
 };
 
@@ -194,21 +197,33 @@ static sl_err save_trace(struct sl_job_training *t) {
     return err;
 }
 
+static sl_err open_runner(struct sl_job_training *t) {
+    const struct sl_pipe_config *pipe = &t->work->pipe;
+    if (t->work->job.emulate) {
+        SL_TRY(sl_emulate_open(pipe, &t->emulate));
+        t->runner = sl_emulate_runner(t->emulate);
+        return SL_OK;
+    }
+    SL_TRY(sl_pipe_run_open(pipe, &t->run));
+    t->runner = t->run.runner;
+    return SL_OK;
+}
+
 static sl_err open_training(struct sl_job_training *t) {
     struct sl_job_work *work = t->work;
     const struct sl_job_watch *watch = t->watch;
     sl_job_stats_open(&t->out->stats, work->start_bytes);
     if (work->job.trace)
         t->busy_ns = SL_NEW(&work->arena, int64_t, work->pipe.plan->worker_count);
-    if (watch->trace_steps && work->pipe.plan) {
+    if (watch->trace_steps && work->pipe.plan && !work->job.emulate) {
         work->pipe.trace_steps = work->job.trace ? 0 : watch->trace_steps;
         work->pipe.trace = true;
     }
     t->texts = SL_NEW(&work->arena, struct texts, 1);
     write_texts(work, t->texts);
     t->config = configure(t, t->texts);
-    SL_TRY(sl_pipe_run_open(&work->pipe, &t->run));
-    return sl_run_session_open(&t->config, &t->run.runner, &t->out->result, &t->session);
+    SL_TRY(open_runner(t));
+    return sl_run_session_open(&t->config, &t->runner, &t->out->result, &t->session);
 }
 
 sl_err sl_job_training_open(struct sl_job_work *work, const struct sl_job_watch *watch,
@@ -228,7 +243,7 @@ sl_err sl_job_training_advance(struct sl_job_training *t, int64_t steps) {
 sl_err sl_job_training_save(struct sl_job_training *t) { return sl_run_session_save(t->session); }
 
 const struct sl_runner *sl_job_training_runner(const struct sl_job_training *t) {
-    return &t->run.runner;
+    return &t->runner;
 }
 
 sl_err sl_job_training_end(struct sl_job_training *t) {
@@ -242,6 +257,7 @@ void sl_job_training_close(struct sl_job_training *t) {
     sl_run_session_close(t->session);
     if (t->out->result.abandoned) /* a stuck worker may still use the rest */
         return;
+    sl_emulate_close(t->emulate);
     sl_pipe_run_close(&t->run);
     sl_text_free(&t->trace);
     if (t->texts)

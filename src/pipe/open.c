@@ -157,7 +157,6 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
     sl_pipe_policy_open(pipe, seat);
     SL_TRY(sl_run_worker_open(w->device, &config, &seat->train.worker));
-    seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
     SL_TRY(sl_pipe_policy_params(pipe, seat));
     sl_pipe_reduce_cut(pipe, seat);

@@ -9,6 +9,7 @@
 #include "pipe/reduce.h"
 #include "pipe/staleness.h"
 #include "pipe/watchdog.h"
+#include "run/policy.h"
 #include "run/scores.h"
 
 /* A seat: a replica of a stage on its worker. */
@@ -23,13 +24,10 @@ struct sl_pipe_seat {
     int64_t counted;      /* iteration that train.counts belongs to; -1: none */
     int64_t step_version; /* version of a STEP that waits for the worker's other seats; 0: none */
     int step_from, step_to, step_grad;
-    struct sl_policy_at at;   /* position of the stage, for policies */
-    struct sl_policy_at *ats; /* [params] the same; a tied one has that of its highest holder */
-    double *rates;            /* [params] learning rates of the current step */
+    struct sl_policy_at at;      /* position of the stage, for policies */
+    struct sl_run_policy policy; /* a tied parameter has the position of its highest holder */
     float *scales; /* [params] stage by stage: clip factor / loss scale; below 0: skip the step */
-    struct sl_optim_param *stored; /* [params] for predictions along a stored tensor */
-    int kept;                      /* slab of the tensor that the policy keeps; -1: it keeps none */
-    int foresight_slot;            /* weight slab of predictions for backward passes; -1: none */
+    int foresight_slot; /* weight slab of predictions for backward passes; -1: none */
     struct sl_pipe_parts parts;
     struct sl_pipe_stale_pass watch[2]; /* one for forward, one for backward passes */
     SL_VEC(struct sl_staleness) watched;
@@ -178,9 +176,6 @@ SL_MUST_CHECK sl_err sl_pipe_policy_check(const struct sl_train_config *c,
 void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat);
 SL_MUST_CHECK sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_pipe_seat *seat);
 SL_MUST_CHECK sl_err sl_pipe_predict(struct sl_pipe_worker *worker, const struct sl_action *action);
-/* The optimizer step of one seat; sets the rates and args->delta. */
-SL_MUST_CHECK sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
-                                    struct sl_update_args *args);
 /* global_step.c. Opened after the links. reduce: runs a REDUCE action. decide: called by a STEP. */
 SL_MUST_CHECK sl_err sl_pipe_global_step_open(struct sl_pipe *pipe);
 void sl_pipe_global_step_close(struct sl_pipe *pipe);

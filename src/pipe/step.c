@@ -120,7 +120,7 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, d
     if (seat->step_to != seat->step_from)
         SL_TRY(sl_run_worker_copy_weights(worker, seat->step_to, seat->step_from));
     if (verdict->finite || scale_of)
-        SL_TRY(sl_pipe_update(w->pipe, seat, &args));
+        SL_TRY(sl_run_policy_update(&seat->policy, &args, seat->foresight_slot, NULL));
     seat->newest = seat->step_to;
     seat->filled &= ~((uint64_t)1 << seat->step_grad);
     SL_TRY(sl_pipe_staleness_step(w->pipe, seat, seat->step_version));
