@@ -42,11 +42,12 @@ static sl_err check_reads(const struct sl_emulate *e) {
                        e->sched->name);
     for (int s = 0; s < plan->stage_count; s++)
         if (plan->stages[s].recompute && !e->reads.same)
-            return sl_fail(SL_ERR_REFUSED,
-                           "`emulate`: stage %s recomputes its forward pass with the weights of its "
-                           "backward pass, and with schedule '%s' these are others; leave out "
-                           "`recompute`",
-                           plan->stages[s].name, e->sched->name);
+            return sl_fail(
+                SL_ERR_REFUSED,
+                "`emulate`: stage %s recomputes its forward pass with the weights of its "
+                "backward pass, and with schedule '%s' these are others; leave out "
+                "`recompute`",
+                plan->stages[s].name, e->sched->name);
     return sl_optim_policy_serves(&e->model.policy, sl_sched_rule_name(e->sched->rule),
                                   &e->model.optim);
 }

@@ -67,8 +67,8 @@ struct sl_emulate {
     int scratch;    /* slab for policies that keep a velocity, -1: none */
     bool portable;  /* a finished run can be continued with the same bits */
     bool begun;
-    int64_t origin; /* steps before the schedule */
-    int64_t done;   /* steps of the schedule: its newest version */
+    int64_t origin;                /* steps before the schedule */
+    int64_t done;                  /* steps of the schedule: its newest version */
     struct sl_scale_state *scales; /* [lag + 2] after each step */
     int32_t lag;
     void *tie_sum;
@@ -82,7 +82,7 @@ struct sl_emulate_copies {
     int count;
     struct sl_emulate_copy {
         int param, stage;
-    } *at;
+    } * at;
 };
 struct sl_emulate_copies sl_emulate_copies_of(struct sl_arena *arena, const struct sl_graph *graph,
                                               const struct sl_plan *plan);

@@ -2,7 +2,8 @@
  *
  *   @emulate-forward   weights of the view | per group: contents of its queue, the oldest first, zeros
  *
- * What the parts stand for follows from the schedule and the step, so only their bytes are kept. */
+ * What the parts stand for follows from the schedule and the step, so only their bytes are kept. Of
+ * 2bw the view holds the weights one version older, and checkpoints are those of a pipeline. */
 #include "emulate/state.h"
 
 #include "base/hash.h"
@@ -48,16 +49,34 @@ static bool worker_has(const void *ctx, const struct sl_tensor_id *id) {
     return sl_run_worker_memory(((const struct sl_emulate *)ctx)->train.worker, id, 0) != NULL;
 }
 
+/* Weights one version older; frozen ones have no versions. */
+static void list_older(struct sl_emulate *e, struct sl_run_tensors *all) {
+    for (int64_t i = 0, count = all->count; i < count; i++) {
+        if (all->ids[i].part != SL_PART_WEIGHT ||
+            e->model.graph->params.at[all->ids[i].index].frozen)
+            continue;
+        all->ids[all->count] =
+            (struct sl_tensor_id){.part = SL_PART_OLDER, .index = all->ids[i].index};
+        all->entries[all->count] = all->entries[i];
+        all->entries[all->count].name = sl_ckpt_version_name(&e->arena, all->entries[i].name, 1);
+        all->entries[all->count].group = SL_CKPT_STATE;
+        all->entries[all->count++].when = SL_CKPT_PREVIOUS;
+    }
+}
+
 static void list_tensors(struct sl_emulate *e) {
     struct sl_arena *arena = &e->arena;
     struct sl_run_tensors some = sl_run_tensors_build(arena, &e->model, worker_has, e), *all;
+    int64_t max = 2 * some.count + e->view_count + 1;
     all = e->tensors = SL_NEW(arena, struct sl_run_tensors, 1);
-    all->entries = SL_NEW(arena, struct sl_ckpt_entry, some.count + e->view_count + 1);
-    all->ids = SL_NEW(arena, struct sl_tensor_id, some.count + e->view_count + 1);
+    all->entries = SL_NEW(arena, struct sl_ckpt_entry, max);
+    all->ids = SL_NEW(arena, struct sl_tensor_id, max);
     all->count = some.count;
     memcpy(all->entries, some.entries, sizeof *all->entries * (size_t)some.count);
     memcpy(all->ids, some.ids, sizeof *all->ids * (size_t)some.count);
-    for (int v = 0; v < e->view_count; v++) {
+    if (e->portable)
+        list_older(e, all);
+    for (int v = 0; v < e->view_count && !e->portable; v++) {
         struct sl_shape *shape = SL_NEW(arena, struct sl_shape, 1);
         *shape = (struct sl_shape){.rank = 1, .dim = {view_bytes(e, &e->views[v]) / 4}};
         all->ids[all->count] = (struct sl_tensor_id){.part = SL_PART_SEAT, .index = v};
@@ -67,6 +86,22 @@ static void list_tensors(struct sl_emulate *e) {
             .group = SL_CKPT_STATE,
             .when = SL_CKPT_IN_FLIGHT};
     }
+}
+
+/* Memory of byte `from` of a tensor; *size_bytes becomes smaller if fewer bytes follow there. */
+static char *memory_of(const struct sl_emulate *e, const struct sl_tensor_id *id, int64_t from,
+                       int64_t *size_bytes) {
+    int64_t here = *size_bytes;
+    struct sl_tensor_id older = *id;
+    if (id->part == SL_PART_SEAT) {
+        char *memory = view_memory(e, &e->views[id->index], from, &here);
+        *size_bytes = here < *size_bytes ? here : *size_bytes;
+        return memory;
+    }
+    if (id->part != SL_PART_OLDER)
+        return sl_run_worker_memory(e->train.worker, id, 0) + from;
+    older.part = SL_PART_WEIGHT;
+    return sl_run_worker_memory(e->train.worker, &older, e->views[0].slab) + from;
 }
 
 static bool is_local(void *ctx, int64_t entry) {
@@ -79,14 +114,11 @@ static sl_err get(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, vo
     struct sl_emulate *e = ctx;
     struct sl_device *device = e->train.device;
     const struct sl_tensor_id *id = &e->tensors->ids[entry];
-    for (int64_t at = 0, n = size_bytes; at < size_bytes; at += n) {
-        const char *memory = id->part == SL_PART_SEAT
-                                 ? view_memory(e, &e->views[id->index], from + at, &n)
-                                 : sl_run_worker_memory(e->train.worker, id, 0) + from;
-        n = n < size_bytes - at ? n : size_bytes - at;
+    for (int64_t at = 0, n; at < size_bytes; at += n) {
+        n = size_bytes - at;
+        const char *memory = memory_of(e, id, from + at, &n);
         if (memory)
-            SL_TRY(
-                device->row->download(device, SL_STREAM_COMPUTE, (char *)out + at, memory, n));
+            SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, (char *)out + at, memory, n));
         else
             memset((char *)out + at, 0, (size_t)n);
     }
@@ -103,9 +135,9 @@ static sl_err put_copies(struct sl_emulate *e, const struct sl_tensor_id *id, in
         copy.index = p->params[i].param;
         if (!e->rows[i].copy || e->rows[i].of != id->index)
             continue;
-        SL_TRY(e->train.device->row->upload(
-            e->train.device, SL_STREAM_COMPUTE,
-            sl_run_worker_memory(e->train.worker, &copy, 0) + from, bytes, size_bytes));
+        SL_TRY(e->train.device->row->upload(e->train.device, SL_STREAM_COMPUTE,
+                                            sl_run_worker_memory(e->train.worker, &copy, 0) + from,
+                                            bytes, size_bytes));
     }
     return SL_OK;
 }
@@ -114,11 +146,9 @@ static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, co
     struct sl_emulate *e = ctx;
     struct sl_device *device = e->train.device;
     const struct sl_tensor_id *id = &e->tensors->ids[entry];
-    for (int64_t at = 0, n = size_bytes; at < size_bytes; at += n) {
-        char *memory = id->part == SL_PART_SEAT
-                           ? view_memory(e, &e->views[id->index], from + at, &n)
-                           : sl_run_worker_memory(e->train.worker, id, 0) + from;
-        n = n < size_bytes - at ? n : size_bytes - at;
+    for (int64_t at = 0, n; at < size_bytes; at += n) {
+        n = size_bytes - at;
+        char *memory = memory_of(e, id, from + at, &n);
         if (memory)
             SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, memory, (const char *)bytes + at,
                                        n));
@@ -130,7 +160,8 @@ static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, co
 static const void *at_rest(void *ctx, int64_t entry) {
     const struct sl_emulate *e = ctx;
     const struct sl_tensor_id *id = &e->tensors->ids[entry];
-    return id->part == SL_PART_SEAT ? NULL : sl_run_train_at_rest(&e->train, id);
+    bool plain = id->part == SL_PART_WEIGHT || id->part == SL_PART_OPTIM;
+    return plain ? sl_run_train_at_rest(&e->train, id) : NULL;
 }
 
 static void attach(void *ctx, struct sl_ckpt_copy *copy) {
@@ -167,26 +198,26 @@ static uint64_t hash_of(const struct sl_emulate *e, int64_t done) {
 }
 
 static bool is_in_flight(const struct sl_emulate *e) {
-    return e->view_count > 0 && e->done > 0 && e->begun;
+    return e->view_count > 0 && e->done > 0 && e->begun && !e->portable;
 }
 
 struct sl_ckpt_place sl_emulate_place(const struct sl_emulate *e) {
     int64_t epoch = sl_data_count(e->model.data, SL_DATA_TRAIN);
-    struct sl_ckpt_place place =
-        sl_run_place(&e->model, e->train.step,
-                     e->train.cursor.epoch * epoch + e->train.cursor.position,
-                     sl_emulate_scale_after(e, e->done));
+    struct sl_ckpt_place place = sl_run_place(
+        &e->model, e->train.step, e->train.cursor.epoch * epoch + e->train.cursor.position,
+        sl_emulate_scale_after(e, e->done));
     struct sl_text text = {0};
     place.in_flight = is_in_flight(e);
+    place.previous = e->portable && e->done > 0;
     if (place.in_flight)
         snprintf(place.cut, sizeof place.cut, "%s %lld %016llx", mark, (long long)e->origin,
                  (unsigned long long)hash_of(e, e->done));
-    else if (e->sched->rule != SL_RULE_SYNC && place.step > 0)
+    else if (e->sched->rule != SL_RULE_SYNC && !e->portable && place.step > 0)
         snprintf(place.cut, sizeof place.cut, "drained");
     if (!*place.loss_scale)
         return place;
     sl_text_put(&text, place.loss_scale);
-    for (int i = 1; place.in_flight && i <= e->lag && i <= e->done; i++) {
+    for (int i = 1; (place.in_flight || place.previous) && i <= e->lag && i <= e->done; i++) {
         sl_text_put(&text, ";");
         sl_optim_scale_state_put(&text, sl_emulate_scale_after(e, e->done - i));
     }
@@ -213,7 +244,8 @@ static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, 
     int64_t origin = 0;
     uint64_t hash = 0;
     *out = false;
-    if (e->sched->rule == SL_RULE_SYNC || place->step == 0 || place->step >= e->model.steps)
+    if (e->sched->rule == SL_RULE_SYNC || e->portable || place->step == 0 ||
+        place->step >= e->model.steps)
         return SL_OK; /* nothing is in flight, or the run has ended */
     bool parsed = parse_cut(place->cut, &origin, &hash) && origin >= 0 && origin < place->step;
     if (parsed) {
@@ -231,11 +263,11 @@ static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, 
                           : "its checkpoint is not one of an emulation that was under way");
 }
 
-/* Without its state in flight a run begins again at the step. */
+/* The views have been loaded; 2bw: the schedule is that of a run that was never stopped. */
 static sl_err restore_views(struct sl_emulate *e, const struct sl_ckpt_place *place) {
-    int64_t origin;
+    int64_t origin = 0;
     uint64_t hash;
-    if (!parse_cut(place->cut, &origin, &hash))
+    if (!place->previous && !parse_cut(place->cut, &origin, &hash))
         return sl_fail(SL_ERR_INPUT, "the checkpoint of step %lld: its cut is '%.60s'",
                        (long long)place->step, place->cut);
     SL_TRY(sl_emulate_begin(e, origin));
@@ -251,7 +283,8 @@ static sl_err restore_views(struct sl_emulate *e, const struct sl_ckpt_place *pl
     return SL_OK;
 }
 
-/* A load puts all contents of the queues before it is known how many count. */
+/* A load puts all contents of the queues before it is known how many count. Without its state in
+ * flight a run begins again at the step of the checkpoint. */
 static void fill_queues(struct sl_emulate *e) {
     for (int v = 0; v < e->view_count; v++)
         for (int g = 0; g < e->group_count; g++) {
@@ -283,7 +316,7 @@ sl_err sl_emulate_restore(struct sl_emulate *e, const struct sl_ckpt_place *plac
     e->train.step = place->step;
     e->train.cursor.epoch = place->sample / epoch;
     e->train.cursor.position = place->sample % epoch;
-    if (place->in_flight)
+    if (place->in_flight || (place->previous && e->portable))
         SL_TRY(restore_views(e, place));
     return read_scales(e, place);
 }

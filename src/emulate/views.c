@@ -74,9 +74,10 @@ static sl_err open_queue(struct sl_emulate *e, const struct sl_emulate_view *vie
 }
 
 sl_err sl_emulate_open_views(struct sl_emulate *e) {
+    int64_t slab = e->train.worker->programs[SL_WORKER_FULL]->param_bytes;
+    e->version_bytes = slab * (e->view_count + (e->scratch >= 0));
     for (int v = 0; v < e->view_count; v++) {
         e->views[v].queues = SL_NEW(&e->arena, struct sl_emulate_queue, e->group_count);
-        e->version_bytes += e->train.worker->programs[SL_WORKER_FULL]->param_bytes;
         for (int g = 0; g < e->group_count; g++)
             SL_TRY(open_queue(e, &e->views[v], g));
     }
@@ -118,10 +119,9 @@ static sl_err copy_between_slabs(struct sl_emulate *e, int group, int to, int fr
     const struct sl_emulate_group *g = &e->groups[group];
     struct sl_worker *worker = e->train.worker;
     for (int i = 0; i < g->range_count; i++)
-        SL_TRY(worker->device->row->copy(worker->device, SL_STREAM_COMPUTE,
-                                         (char *)worker->param[to] + g->ranges[i].first,
-                                         (char *)worker->param[from] + g->ranges[i].first,
-                                         g->ranges[i].count));
+        SL_TRY(worker->device->row->copy(
+            worker->device, SL_STREAM_COMPUTE, (char *)worker->param[to] + g->ranges[i].first,
+            (char *)worker->param[from] + g->ranges[i].first, g->ranges[i].count));
     return SL_OK;
 }
 

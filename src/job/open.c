@@ -226,10 +226,10 @@ static sl_err set_pipe(struct sl_job_work *work, const struct sl_job_host *host)
  * files that are not used, stay out. */
 static void mark_resolved(struct sl_job *job) {
     static const char *const always[] = {
-        "data",      "tokenizer", "validation", "device",        "dtype",        "threads",
-        "recompute", "batch",     "micro",      "steps",         "lr",           "clip",
-        "seed",      "lend",      "emulate",    "bind",          "eval_every",   "eval_samples", "save",
-        "keep",      "trace",     "audit",      "log_staleness", "stall_timeout"};
+        "data",    "tokenizer",     "validation",   "device",       "dtype", "threads", "recompute",
+        "batch",   "micro",         "steps",        "lr",           "clip",  "seed",    "lend",
+        "emulate", "bind",          "eval_every",   "eval_samples", "save",  "keep",    "trace",
+        "audit",   "log_staleness", "stall_timeout"};
     for (int i = 0; i < SL_COUNT(always); i++)
         sl_job_mark(job, always[i]);
 }

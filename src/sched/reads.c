@@ -63,16 +63,17 @@ static sl_err fill_segment(const struct filling *f, int stage, int backward, int
     for (int64_t i = 0; count && i < actions->count; i++) {
         if (!is_pass(&actions->at[i], stage, backward))
             continue;
-        struct sl_action a = sl_sched_at(sched, seat, &actions->at[i],
-                                         segment == SL_EPILOGUE ? sched->reps : 0);
+        struct sl_action a =
+            sl_sched_at(sched, seat, &actions->at[i], segment == SL_EPILOGUE ? sched->reps : 0);
         int64_t at = a.micro - first;
         if (at < 0 || at >= count || seen[at])
             return refuse(sched, stage, "runs micro-batches of one segment of its list in another");
         if (ordered && a.micro != next++)
             return refuse(sched, stage,
-                          backward ? "adds its gradients in another order than one worker"
-                                   : "runs its forward passes in another order than one worker, and "
-                                     "the model has running statistics");
+                          backward
+                              ? "adds its gradients in another order than one worker"
+                              : "runs its forward passes in another order than one worker, and "
+                                "the model has running statistics");
         seen[at] = 1;
         list->at[segment][at] = (struct sl_read){a.version, a.ahead};
     }

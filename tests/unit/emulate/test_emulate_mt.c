@@ -1,8 +1,8 @@
 /* An emulation against the pipeline that it emulates, bit for bit: random models, cuts, schedules,
  * policies, optimizers, micro-batches, clipping, loss scales and gradients that are not finite. */
 #include "emulate/emulate.h"
-#include "support/pipe_models.h"
 #include "support/pipe_case.h"
+#include "support/pipe_models.h"
 #include "support/sched_cases.h"
 
 #include <setjmp.h>
@@ -61,8 +61,8 @@ static bool draw_model(struct setup *s, struct dice *dice) {
     bool shared = dice_below(dice, 4) == 0;
     int64_t micros = 1 + dice_below(dice, 6), batch = micros * (1 + dice_below(dice, 3));
     int64_t less = batch / micros > 1 ? dice_below(dice, batch / micros) : 0;
-    s->config = pipe_case_config(&s->c, "adamw", batch - less, micros,
-                                 3 + dice_below(dice, STEPS_MAX - 2));
+    s->config =
+        pipe_case_config(&s->c, "adamw", batch - less, micros, 3 + dice_below(dice, STEPS_MAX - 2));
     s->config.eval_graph = s->c.eval_graph;
     s->config.eval_every = s->c.eval_graph ? 2 : 0;
     s->config.eval_samples = 2 * (batch / micros);
