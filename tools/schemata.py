@@ -91,7 +91,9 @@ def choose(group, inner):
 class Build:
     """Programs with the mutants in them, from a finished build."""
 
-    def __init__(self, build, work):
+    def __init__(self, build, work, flags=()):
+        """flags: further ones for the compiler and the linker."""
+        self.flags = list(flags)
         self.build, self.work = pathlib.Path(build), pathlib.Path(work)
         commands = json.loads((self.build / "compile_commands.json").read_text())
         self.root = pathlib.Path(__file__).resolve().parent.parent
@@ -128,7 +130,7 @@ class Build:
         argv = shlex.split(self.commands[str(self.root / file)])
         old, out = argv[argv.index("-o") + 1], str(source) + ".o"
         self.objects[old] = out
-        argv = argv[:argv.index("-o")] + ["-O1", "-g0", "-w", "-I" + str((self.root / file).parent),
+        argv = argv[:argv.index("-o")] + ["-O1", "-g0", "-w", *self.flags, "-I" + str((self.root / file).parent),
                                           "-o", out, "-c", str(source)]
         if "ccache" not in argv[0] and shutil.which("ccache"):
             argv.insert(0, "ccache")
@@ -148,7 +150,7 @@ class Build:
         """The program `sluice`."""
         argv = [self.objects.get(a, a) for a in self._link_command("sluice")]
         argv[argv.index("-o") + 1] = str(out)
-        self._run(argv + [str(self.work / "mutant.o")], self.build)
+        self._run(argv + [str(self.work / "mutant.o"), *self.flags], self.build)
 
     def link_test(self, target, out):
         if not self.archive:
@@ -160,7 +162,7 @@ class Build:
         argv = [self.archive if a.endswith("libsluice_internal.a") else a
                 for a in self._link_command(target)]
         argv[argv.index("-o") + 1] = str(out)
-        self._run(argv, self.build)
+        self._run(argv + self.flags, self.build)
 
 
 def environment(number=None, seen=None):

@@ -28,6 +28,12 @@ for schedule in chimera dualpipe-v interleaved zb-v; do
     expect 0 verified "$SLUICE" verify "$dir/x.sched"
 done
 
+# Many actions: the verifier forgets what it has played.
+expect 0 verified "$SLUICE" sched --chain 40 --schedule 1f1b --micro 600 -o "$dir/large.sched" --quiet
+expect 0 verified "$SLUICE" verify "$dir/large.sched"
+sed -i 's/^B s20 599 /B s20 598 /' "$dir/large.sched"
+expect 1 'worker 20' "$SLUICE" verify "$dir/large.sched"
+
 expect 1 'm >= 2p' "$SLUICE" sched --chain 8 --schedule dualpipe-v --micro 4
 expect 1 'even number of stages' "$SLUICE" sched --chain 3 --schedule chimera --micro 4
 expect 1 'too much' "$SLUICE" verify "$dir/2bw.sched" --memory 10

@@ -46,8 +46,9 @@ here="$work/it's \$(touch nasty); y$(printf 'z%.0s' $(seq 180))"
 mkdir "$here"
 cd "$here"
 "$SLUICE" train "${model[@]}" --steps 3 --out threads
-timeout 100 "$SLUICE" launch -n 2 --hosts "127.0.0.1,localhost=127.0.0.1" --agent "$agent" -- train "${model[@]}" --steps 3 \
-    --out "over ssh" 2>"$work/err" || fail "launch over ssh"
+cp "$SLUICE" "$here/this user's sluice" # the name of the program goes through the shell as well
+timeout 100 "$here/this user's sluice" launch -n 2 --hosts "127.0.0.1,localhost=127.0.0.1" --agent "$agent" -- train "${model[@]}" \
+    --steps 3 --out "over ssh" 2>"$work/err" || fail "launch over ssh"
 diff -r threads/ckpt "over ssh/ckpt" || fail "another checkpoint over ssh"
 [ -z "$(find "$work" -name nasty)" ] || fail "a shell has read the directory"
 

@@ -1,5 +1,6 @@
 /* Synthetic sets for the inputs of every family of models: values are in range, reproducible,
  * independent of the calling order, and learnable (simple models beat chance by far). */
+#include "base/map.h"
 #include "support/data_files.h"
 
 #include <math.h>
@@ -194,6 +195,28 @@ static void test_values_learnable(void **state) {
     sl_data_close(data);
 }
 
+/* A run that an older version saved goes on with the samples, masks and splits that it began with. */
+static void test_pinned(void **state) {
+    enum { SAMPLES = 16, LENGTH = 9 };
+    static const uint64_t want[2][2] = {
+        {0x4352fb3205d6c3ca, 0xdda2b25502534b48},
+        {0x4c428b40b2e65e38, 0xafb768cba82736b6}}; /* [split][tokens, targets] */
+    struct sl_data_input inputs[3] = {sl_test_int("tokens", LENGTH, 50),
+                                      sl_test_int("targets", LENGTH, 50),
+                                      sl_test_int("mask", LENGTH, 2)};
+    struct sl_data *data = open_synthetic(inputs, 3);
+    (void)state;
+    for (int split = 0; split < 2; split++)
+        for (int input = 0; input < 2; input++) {
+            int32_t values[SAMPLES * LENGTH];
+            SL_TEST_OK(sl_data_fill(data, (enum sl_data_split)split, 3, SAMPLES, input, values));
+            uint64_t hash = sl_hash(values, sizeof values);
+            if (hash != want[split][input])
+                fail_msg("split %d, input %d: 0x%llx", split, input, (unsigned long long)hash);
+        }
+    sl_data_close(data);
+}
+
 static void test_describe(void **state) {
     (void)state;
     struct sl_data_input inputs[2] = {sl_test_int("tokens", 9, 50), sl_test_int("targets", 9, 50)};
@@ -207,6 +230,10 @@ static void test_describe(void **state) {
     SL_TEST_OK(sl_json_skip(&in));
     SL_TEST_OK(sl_json_next(&in));
     assert_non_null(strstr(text.at, "\"kind\""));
+    char print[48];
+    snprintf(print, sizeof print, "\"fingerprint\": \"%016llx\"",
+             (unsigned long long)sl_data_fingerprint(data));
+    assert_non_null(strstr(text.at, print));
     sl_data_describe(data, &line);
     assert_string_equal(line.at,
                         "synthetic, windows of 9, next token: 1048512 samples to train, 64 "
@@ -223,6 +250,7 @@ int main(void) {
         cmocka_unit_test(test_images_learnable),
         cmocka_unit_test(test_values_learnable),
         cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_pinned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

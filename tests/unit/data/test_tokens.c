@@ -361,6 +361,43 @@ static void test_ignore(void **state) {
     sl_text_free(&source);
 }
 
+/* The mask token of a tokenizer is its [MASK], also if that is number 0. */
+static void test_mask_token(void **state) {
+    enum { LENGTH = 40 };
+    (void)state;
+    sl_test_text("tokenizer.json",
+                 "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],"
+                 "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Whitespace\"},"
+                 "\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"WordLevel\","
+                 "\"vocab\":{\"[MASK]\":0,\"a\":1,\"b\":2},\"unk_token\":\"b\"}}");
+    struct sl_text text = {0}, path = {0};
+    for (int i = 0; i < 4000; i++)
+        sl_text_put(&text, i % 3 ? "a " : "b ");
+    sl_text_printf(&path, "masked:text:%s", sl_test_text("words.txt", text.at));
+    char tokenizer[512];
+    snprintf(tokenizer, sizeof tokenizer, "%s/tokenizer.json", sl_test_folder());
+    struct sl_data_input inputs[2] = {sl_test_int("tokens", LENGTH, 50),
+                                      sl_test_int("targets", LENGTH, 50)};
+    struct sl_data_spec spec = {.source = path.at,
+                                .inputs = inputs,
+                                .input_count = 2,
+                                .tokenizer = tokenizer,
+                                .validation = 2};
+    struct sl_data *data;
+    int32_t tokens[8 * LENGTH];
+    int masked = 0;
+    SL_TEST_OK(sl_data_open(&spec, &data));
+    SL_TEST_OK(sl_data_fill(data, SL_DATA_TRAIN, 0, 8, 0, tokens));
+    for (int i = 0; i < 8 * LENGTH; i++) {
+        assert_in_range(tokens[i], 0, 2); /* not the first unused id, 3 */
+        masked += tokens[i] == 0;
+    }
+    assert_in_range(masked, 15, 80); /* 12 % of 320 */
+    sl_data_close(data);
+    sl_text_free(&text);
+    sl_text_free(&path);
+}
+
 /* ---- real files ---- */
 
 static void test_shakespeare(void **state) {
@@ -410,7 +447,7 @@ int main(void) {
         cmocka_unit_test(test_sabotage),       cmocka_unit_test(test_wrong_inputs),
         cmocka_unit_test(test_late_bad_token), cmocka_unit_test(test_vanishing),
         cmocka_unit_test(test_masked),         cmocka_unit_test(test_ignore),
-        cmocka_unit_test(test_shakespeare),
+        cmocka_unit_test(test_mask_token),     cmocka_unit_test(test_shakespeare),
     };
     return cmocka_run_group_tests(tests, NULL, remove_folder);
 }

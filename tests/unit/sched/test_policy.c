@@ -9,6 +9,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include "support/sched_cases.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -148,6 +151,27 @@ static void test_memory(void **state) {
     }
 }
 
+/* A schedule whose passes and predictions agree with each other, but not with its policy. */
+static void test_other_distance(void **state) {
+    static const char *const others[][3] = {
+        {"spectrain", "pipeoptim", "weights 1 ahead, policy 'pipeoptim' says 0"},
+        {"pipeoptim", "spectrain", "weights 0 ahead, policy 'spectrain' says 1"},
+        {"spectrain", "none", "weights 1 ahead, policy 'none' says 0"},
+    };
+    struct sl_arena arena = {0};
+    const struct sl_plan *plan;
+    (void)state;
+    assert_int_equal(sl_plan_chain(&arena, 3, 3, SL_LAYOUT_LOOP, &plan), SL_OK);
+    for (int i = 0; i < SL_COUNT(others); i++) {
+        struct sl_sched *sched = sched_copy(&arena, build(&arena, plan, others[i][0], 1, 40));
+        assert_int_equal(sl_optim_policy_parse(others[i][1], &sched->policy), SL_OK);
+        assert_int_equal(sl_sched_verify(sched), SL_ERR_REFUSED);
+        if (!strstr(sl_err_message(), others[i][2]))
+            fail_msg("'%s' is not in: %s", others[i][2], sl_err_message());
+    }
+    sl_arena_free(&arena);
+}
+
 static void expect_no(const char *schedule, const char *policy, const char *why) {
     struct sl_arena arena = {0};
     struct sl_policy_use use;
@@ -175,9 +199,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_audit),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_tables),  cmocka_unit_test(test_audit),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_other_distance),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
