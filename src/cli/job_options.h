@@ -52,6 +52,7 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
         {"--group", "K", "k of kfkb and graph: K forwards, then K backwards (default 1)", false},  \
         {"--replicas", "W", "replicas of every stage; they share its micro-batches (default 1)",   \
          false},                                                                                   \
+        {"--zero1", NULL, "replicas divide the optimizer state among them", false},                \
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \
         {"--schedule", "S", "see 'sluice list schedules' (default: the plan's, else 1f1b)",        \
          false},                                                                                   \

@@ -33,6 +33,7 @@ static sl_err check_needs(const struct sl_job *job) {
         {"policy", !sl_optim_policy_is_none(job->policy), false},
         {"workers", job->workers > 0, false},
         {"replicas", job->replicas > 0, false},
+        {"zero1", job->zero1, false},
         {"slack", sl_job_has(job, "slack"), false},
         {"group", sl_job_has(job, "group"), false},
         {"cost", *job->cost, false},
@@ -62,7 +63,7 @@ static sl_err check_needs(const struct sl_job *job) {
 
 /* A plan fixes these: refuse them instead of ignoring them. */
 static sl_err check_plan(const struct sl_job *job) {
-    static const char *const fixed[] = {"stages", "cut", "workers", "replicas"};
+    static const char *const fixed[] = {"stages", "cut", "workers", "replicas", "zero1"};
     for (int i = 0; *job->plan && i < SL_COUNT(fixed); i++)
         if (sl_job_has(job, fixed[i]))
             return sl_fail(SL_ERR_USAGE, "`%s` and `plan` exclude each other: a plan fixes it",

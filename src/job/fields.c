@@ -71,6 +71,7 @@ const struct sl_job_field sl_job_fields[] = {
     CHOICE(cut, cuts, WAY, LAYOUT, "how to cut"),
     INT(workers, NULL, 1, 4096, WAY, LAYOUT, "workers that hold the stages"),
     INT(replicas, NULL, 1, 4096, WAY, LAYOUT, "replicas of every stage"),
+    FLAG(zero1, WAY, KEEPS, "replicas divide the optimizer state among them"),
     INT(tp, "1", 1, 8, RESULT, BREAKS, "tensor-parallel shards of every stage"),
     CHOICE(bind, binds, WAY, KEEPS, "binding of workers to cores"),
     FLAG(lend, WAY, KEEPS, "idle workers do pieces of others' work"),

@@ -46,6 +46,7 @@ struct sl_job {
     /* pipeline: `plan`, or `stages` and how to cut and place them */
     const char *plan, *schedule, *schedule_module;
     int64_t stages, workers, replicas, tp, slack, group;
+    bool zero1;
     int cut;  /* enum sl_job_cut */
     int bind; /* enum sl_job_bind */
     bool lend;

@@ -96,10 +96,14 @@ static sl_err plan_stages(struct sl_job_work *work, int *stage_of) {
     const struct sl_schedule *schedule = work->pipe.row;
     struct cut cut = {.arena = &work->arena, .stage_of = stage_of, .stages = (int)work->job.stages};
     SL_TRY(cut_stages(work, schedule, &cut));
+    bool *zero1 = SL_NEW(&work->arena, bool, cut.stages);
+    for (int s = 0; s < cut.stages; s++)
+        zero1[s] = work->job.zero1;
     struct sl_model_plan_spec spec = {
         .graph = work->graph,
         .stage_of = stage_of,
         .stage_count = cut.stages,
+        .zero1_of = zero1,
         .micro_size = sl_run_train_full_samples(c->batch, c->micros),
         .split = schedule->splits_backward,
         .recompute = c->recompute,
@@ -205,10 +209,11 @@ static sl_err measure_delays(struct sl_job_work *work) {
     return delays_of(work, true, &work->delays);
 }
 
-/* All stages of a plan have the same number of shards, which is that of the job. */
+/* All stages of a plan have the same number of shards, which is that of the job; so is zero1. */
 static sl_err take_shards(struct sl_job_work *work) {
     const struct sl_plan *plan = work->pipe.plan;
     struct sl_job *job = &work->job;
+    bool zero1 = false;
     for (int s = 0; s < plan->stage_count; s++) {
         const struct sl_stage *stage = &plan->stages[s];
         if (stage->shards != plan->stages[0].shards)
@@ -222,11 +227,16 @@ static sl_err take_shards(struct sl_job_work *work) {
                            "stage %s is part %d of %d: an expanded plan is made "
                            "from one with `shards`, which is the one to run",
                            stage->name, stage->part, stage->parts);
-        if (stage->zero1)
-            return sl_fail(SL_ERR_REFUSED,
-                           "stage %s has sharded optimizer state (zero1); such plans can be "
-                           "simulated and exported, not run yet",
-                           stage->name);
+        zero1 |= stage->zero1 && stage->width > 1;
+    }
+    if (job->zero1 && !zero1)
+        return sl_fail(SL_ERR_USAGE, "`zero1` divides the optimizer state among replicas, and no "
+                                     "stage has any; set `replicas`");
+    if (zero1) {
+        job->zero1 = true;
+        sl_job_mark(job, "zero1");
+        if (work->pipe.comm && work->pipe.comm->ranks > 1) /* ranks hold parts of tensors */
+            sl_job_resolve(job, "save", "sync");
     }
     int shards = plan->stages[0].shards;
     if (shards > 1 && sl_job_has(job, "tp") && job->tp != shards)

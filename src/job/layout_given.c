@@ -80,12 +80,14 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
     int *widths = SL_NEW(arena, int, plan->stage_count);
     const int **workers = SL_NEW(arena, const int *, plan->stage_count);
     int64_t *sizes = SL_NEW(arena, int64_t, plan->stage_count);
+    bool *zero1 = SL_NEW(arena, bool, plan->stage_count);
     if (spec->stage_count != plan->stage_count)
         return sl_fail(SL_ERR_REFUSED,
                        "the model has %d stages along its branches, schedule '%s' has %d",
                        spec->stage_count, given->name, plan->stage_count);
     for (int s = 0; s < plan->stage_count; s++) {
         widths[s] = plan->stages[s].width;
+        zero1[s] = job->zero1 || plan->stages[s].zero1;
         workers[s] = plan->stages[s].workers;
         sizes[s] = plan->stages[s].micro_size * (job->batch / given->batch);
         if (job->replicas && job->replicas != widths[s])
@@ -94,6 +96,7 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
     }
     spec->micro_of = sl_schedules_given_has_sizes(given) ? sizes : NULL;
     spec->width_of = widths;
+    spec->zero1_of = zero1;
     spec->workers_of = workers;
     spec->worker_count = plan->worker_count;
     return SL_OK;

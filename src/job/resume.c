@@ -85,11 +85,11 @@ static void reset_all(struct sl_job *job, const char *const *keys) {
 /* A plan, or another cut, replaces the whole layout of the run. A slack that the run chose may not
  * fit another layout. */
 static void drop_replaced(struct sl_job *merged, const struct sl_job *given) {
-    static const char *const all[] = {"plan", "stages", "cut", NULL},
-                             *const parts[] = {"stages", "cut", "workers", "replicas", NULL},
-                             *const any[] = {
-                                 "plan",     "stages",          "cut", "workers", "replicas",
-                                 "schedule", "schedule_module", NULL};
+    static const char *const all[] = {"plan", "stages", "cut", NULL};
+    static const char *const parts[] = {"stages", "cut", "workers", "replicas", "zero1", NULL};
+    static const char *const any[] = {"plan",     "stages",          "cut",
+                                      "workers",  "replicas",        "zero1",
+                                      "schedule", "schedule_module", NULL};
     static const char *const rows[] = {"plan", "schedule", "schedule_module", NULL};
     if (gives_any(given, all))
         reset_all(merged, parts);

@@ -56,6 +56,7 @@ static void spread_workers(struct sl_job_work *work, int t, struct sl_model_plan
     const int **workers = SL_NEW(&work->arena, const int *, count);
     int64_t *micros = SL_NEW(&work->arena, int64_t, count);
     bool *recompute = SL_NEW(&work->arena, bool, count);
+    bool *zero1 = SL_NEW(&work->arena, bool, count);
     for (int s = 0; s < count; s++) {
         const struct sl_stage *stage = &plan->stages[s / t];
         int *at = SL_NEW(&work->arena, int, stage->width);
@@ -65,6 +66,7 @@ static void spread_workers(struct sl_job_work *work, int t, struct sl_model_plan
         workers[s] = at;
         micros[s] = stage->micro_size;
         recompute[s] = stage->recompute;
+        zero1[s] = stage->zero1;
     }
     spec->stage_count = count;
     spec->parts = t;
@@ -73,6 +75,7 @@ static void spread_workers(struct sl_job_work *work, int t, struct sl_model_plan
     spec->workers_of = workers;
     spec->micro_of = micros;
     spec->recompute_of = recompute;
+    spec->zero1_of = zero1;
 }
 
 static int *stages_of(struct sl_job_work *work, int t, const struct sl_shard_node *nodes) {

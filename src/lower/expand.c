@@ -11,6 +11,8 @@
  * micro-batches ahead of its readers, each of which would need a buffer. */
 #include "lower/parts.h"
 
+#include <string.h>
+
 struct seat_state {
     int32_t steps; /* STEPs so far; the newest version */
     int32_t grads; /* gradients of the current iteration that have been added */
@@ -37,8 +39,9 @@ struct expand {
     int8_t **step_segment;
     struct event **events; /* [stage][2 iter] in order; used for global_step with idle replicas */
     int64_t *event_count;  /* [stage] */
-    int entry;             /* rule vsync: the stage that fixes the version */
-    int segment;           /* the current segment */
+    int32_t (*latest)[SL_SEGMENT_COUNT]; /* [stage] see find_latest */
+    int entry;                           /* rule vsync: the stage that fixes the version */
+    int segment;                         /* the current segment */
 };
 
 /* Number of micro-batches that a seat has in an iteration. */
@@ -150,6 +153,45 @@ static sl_err step_due(struct expand *e, struct sl_items *items, struct seat_sta
     return SL_OK;
 }
 
+static int32_t rep_of(const struct sl_sched *flat, int segment) {
+    return segment == SL_EPILOGUE ? flat->reps : 0;
+}
+
+/* zero1 with 2bw by the global norm: replicas step together, so all step in the segment in which the
+ * first one has to (see step_due). The others step at its end, which is late enough: their gradient
+ * is complete, and no pass reads the version that the step overwrites. */
+static sl_err step_together(struct expand *e, struct sl_items *items, int worker) {
+    const struct sl_plan *plan = e->low->plan;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int number = plan->worker_seats[worker][i], stage = plan->seats[number].stage;
+        struct seat_state *s = &e->seats[number];
+        if (!plan->stages[stage].zero1 || plan->stages[stage].width == 1)
+            continue;
+        while (s->steps < e->latest[stage][e->segment] && s->steps < s->complete) {
+            note_event(e, s, stage, true);
+            SL_TRY(put_step(e, items, stage, ++s->steps));
+        }
+    }
+    return SL_OK;
+}
+
+/* [stage][segment] the newest version that a replica makes before a pass of the segment. */
+static void find_latest(struct expand *e) {
+    const struct sl_sched *flat = &e->low->flat;
+    e->latest = sl_arena_alloc(&e->low->scratch,
+                               (int64_t)sizeof *e->latest * (flat->plan->stage_count + 1));
+    memset(e->latest, 0, sizeof *e->latest * (size_t)(flat->plan->stage_count + 1));
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+        for (int w = 0; w < flat->plan->worker_count; w++)
+            for (int64_t i = 0; i < flat->lists[s][w].count; i++) {
+                struct sl_action a = flat->lists[s][w].at[i];
+                a = sl_sched_at(flat, 0, &a, rep_of(flat, s));
+                int32_t version = a.micro / flat->micros[a.stage] - 1;
+                for (int k = s; k < SL_SEGMENT_COUNT && version > e->latest[a.stage][k]; k++)
+                    e->latest[a.stage][k] = version;
+            }
+}
+
 /* Adds the steps that are left after all passes of a worker, in order. */
 static sl_err step_rest(struct expand *e, struct sl_items *items, int worker) {
     const struct sl_plan *plan = e->low->plan;
@@ -224,10 +266,6 @@ static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
     if (pass.kind == SL_BACKWARD || pass.kind == SL_BACKWARD_WEIGHT || last)
         return add_gradient(e, items, worker, seat);
     return SL_OK;
-}
-
-static int32_t rep_of(const struct sl_sched *flat, int segment) {
-    return segment == SL_EPILOGUE ? flat->reps : 0;
 }
 
 /* Fixes the version of every micro-batch under rule vsync: the newest one when the entry runs its
@@ -348,10 +386,12 @@ static sl_err expand_worker(struct expand *e, int worker) {
         for (int64_t i = 0; i < list->count; i++)
             SL_TRY(
                 expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s))));
-        if (flat->global_step)
-            SL_TRY(follow(e, items, worker));
-        else
+        if (!flat->global_step)
             SL_TRY(step_idle(e, items, worker, s));
+        else
+            SL_TRY(follow(e, items, worker));
+        if (flat->global_step && flat->rule == SL_RULE_2BW)
+            SL_TRY(step_together(e, items, worker));
         if (flat->global_step && s == SL_EPILOGUE)
             SL_TRY(step_rest(e, items, worker));
         for (int64_t i = 0; i < items->vec.count; i++)
@@ -383,6 +423,7 @@ sl_err sl_lower_expand(struct sl_low *low) {
         fix_versions(&e);
     }
     find_steps(&e);
+    find_latest(&e);
     for (int i = 0; i < plan->seat_count; i++)
         e.seats[i].due =
             SL_NEW(&low->scratch, int64_t, low->flat.global_step ? low->flat.iters + 2 : 0);

@@ -87,7 +87,7 @@ struct tensor {
     const char *name;
     const float *pipe, *one; /* each in memory of its device below */
     struct sl_device *pipe_device, *one_device;
-    int64_t count;
+    int64_t first, count; /* elements */
 };
 
 enum { PIECE = 16384 };
@@ -118,7 +118,7 @@ static bool same_tensor(struct pair *p, const struct tensor *t) {
         r->kind = t->kind;
         r->stage = t->stage;
         r->tensor = t->name;
-        r->element = at + i;
+        r->element = t->first + at + i;
         r->pipe = (double)pipe[i];
         r->one = (double)one[i];
         return false;
@@ -152,10 +152,13 @@ static bool same_params(struct pair *p, int stage, int replica) {
         };
         if (!same_tensor(p, &t))
             return false;
+        struct sl_part own = sl_run_worker_own(w, i);
         t.kind = SL_CHECK_OPTIM;
+        t.first = own.first;
+        t.count = own.count;
         for (int s = 0; s < w->state_count; s++) {
-            t.pipe = floats(w->opt[s], a->offset);
-            t.one = floats(one->opt[s], b->offset);
+            t.pipe = sl_run_worker_opt(w, s, i);
+            t.one = floats(one->opt[s], b->offset + own.first * 4);
             if (!same_tensor(p, &t))
                 return false;
         }
@@ -185,6 +188,7 @@ static bool same_states(struct pair *p, int stage, int replica) {
                            floats(one->state, b->offset),
                            w->device,
                            one->device,
+                           0,
                            a->numel};
         if (!same_tensor(p, &t))
             return false;

@@ -1,4 +1,5 @@
 /* Channels and groups of a pipeline. Every rank opens all of them, in the same order. */
+#include "pipe/own.h"
 #include "pipe/shards.h"
 
 #include "sched/deps.h"
@@ -350,6 +351,7 @@ sl_err sl_pipe_link(struct sl_pipe *pipe) {
     for (int g = 0; g < count; g++)
         SL_TRY_OUT(open_group(pipe, g, &scratch));
     SL_TRY_OUT(sl_pipe_shards_open(pipe));
+    SL_TRY_OUT(sl_pipe_own_open(pipe));
 out:
     sl_arena_free(&scratch);
     return err;
@@ -374,5 +376,6 @@ void sl_pipe_unlink(struct sl_pipe *pipe) {
     for (int k = 0; pipe->parts && k < plan->stage_count * SL_PARTS; k++)
         sl_comm_group_close(pipe->parts[k / SL_PARTS].at[k % SL_PARTS]);
     sl_pipe_shards_close(pipe);
+    sl_pipe_own_close(pipe);
     sl_comm_group_close(pipe->all);
 }

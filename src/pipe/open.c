@@ -1,5 +1,6 @@
 /* A pipeline: opening and closing. */
 #include "pipe/halt.h"
+#include "pipe/own.h"
 #include "pipe/reporter.h"
 #include "pipe/resume.h"
 #include "pipe/scale.h"
@@ -35,6 +36,7 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
                            "gaps",
                            w);
     SL_TRY(sl_pipe_policy_check(c->train, sched));
+    SL_TRY(sl_pipe_own_check(c, sched));
     SL_TRY(sl_pipe_scale_check(c->train, sched));
     if (sched->rule == SL_RULE_SYNC && c->staleness)
         return sl_fail(SL_ERR_REFUSED,
@@ -148,6 +150,9 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .grad_slots = pools[SL_POOL_GRAD].count,
         .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
+        .divides = sl_pipe_own_divides(pipe, stage) ? &c->optim : NULL,
+        .width = pipe->config.plan->stages[stage].width,
+        .replica = seat->replica,
         .borrows = true,
         .eval_beside = pipe->sched->rule != SL_RULE_SYNC,
         .audit = c->audit,

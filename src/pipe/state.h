@@ -102,6 +102,7 @@ struct sl_pipe {
     struct sl_group *all, **groups;    /* all: of all workers; groups: [groups of the schedule] */
     struct sl_pipe_part_groups *parts; /* [stage] groups of its replicas */
     struct sl_group **teams;           /* [seat of part 0] its shards; NULL: no stage has shards */
+    struct sl_pipe_own *own;           /* own.c: divided optimizer state */
     struct sl_pipe_box *norms, **shares; /* global step: [from][to]; ties: [group][from][to] */
     SL_VEC(struct sl_pipe_box *) boxes;  /* boxes of training; the same on all ranks */
     struct sl_step_report *reports;
@@ -166,8 +167,7 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 /* Adds the bytes of channels that a local worker reads to out[worker]. */
 void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_local(const struct sl_pipe *pipe, int worker);
-bool sl_pipe_is_ipc(const struct sl_pipe *pipe, int a,
-                    int b); /* true: their devices are of one kind and have their own memory */
+bool sl_pipe_is_ipc(const struct sl_pipe *pipe, int a, int b); /* one kind, own memory? */
 /* act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* policy.c */

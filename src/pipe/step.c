@@ -5,6 +5,7 @@
  * order. So all get the same norm and the same decision (clip, skip) as one worker, bit for bit.
  *
  * Tied parameters: every holder adds all uses in graph order; the sum is its gradient. */
+#include "pipe/own.h"
 #include "pipe/reporter.h"
 #include "pipe/scale.h"
 #include "pipe/shards.h"
@@ -119,8 +120,10 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, d
     };
     if (seat->step_to != seat->step_from)
         SL_TRY(sl_run_worker_copy_weights(worker, seat->step_to, seat->step_from));
-    if (verdict->finite || scale_of)
+    if (verdict->finite || scale_of) {
         SL_TRY(sl_run_policy_update(&seat->policy, &args, seat->foresight_slot, NULL));
+        SL_TRY(sl_pipe_own_gather(w, seat, args.version));
+    }
     seat->newest = seat->step_to;
     seat->filled &= ~((uint64_t)1 << seat->step_grad);
     SL_TRY(sl_pipe_staleness_step(w->pipe, seat, seat->step_version));

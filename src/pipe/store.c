@@ -6,6 +6,7 @@
  *
  * A save from a snapshot runs this protocol in a thread, while the workers run. The files are
  * the same, byte for byte, as those of one process. */
+#include "pipe/own.h"
 #include "pipe/resume.h"
 
 #include "run/part.h"
@@ -121,6 +122,8 @@ static const char *memory_to_save(const struct sl_pipe *pipe, const struct sl_pi
     if (id->part == SL_PART_OLDER)
         return older_weight(seat, id, 1 - seat->newest);
     const char *memory = sl_run_worker_memory(worker, id, seat->newest);
+    if (id->part == SL_PART_OPTIM)
+        return memory - sl_pipe_own_of(pipe, seat->number, id->index).first * 4;
     if (id->part != SL_PART_STATE)
         return memory;
     return (const char *)sl_pipe_border_state(pipe, seat) + (memory - (const char *)worker->state);
@@ -152,6 +155,8 @@ static sl_err seat_put(const struct sl_pipe *pipe, const struct sl_pipe_seat *se
         char *memory = id->part == SL_PART_OLDER ? older_weight(seat, id, 0)
                                                  : sl_run_worker_memory(seat->train.worker, id, v);
         SL_ASSERT(memory);
+        if (id->part == SL_PART_OPTIM)
+            memory -= sl_pipe_own_of(pipe, seat->number, id->index).first * 4;
         SL_TRY(
             device->row->upload(device, SL_STREAM_COMPUTE, memory + r->from, bytes, r->size_bytes));
     }
@@ -220,6 +225,9 @@ static sl_err serve_one(struct sl_pipe *pipe, const struct sl_ckpt_copy *copy,
 static sl_err serve(void *ctx, const struct sl_ckpt_copy *copy) {
     struct sl_pipe *pipe = ctx;
     int rank = pipe->comm->rank;
+    if (copy && sl_pipe_own_spans(pipe))
+        return sl_fail(SL_ERR_REFUSED,
+                       "optimizer state that ranks divide (zero1) needs `save` sync");
     for (;;) {
         struct sl_message message;
         struct request request;
@@ -256,21 +264,55 @@ static int holder_of(const struct sl_pipe *pipe, const struct sl_tensor_id *id) 
     return -1;
 }
 
+/* Replicas divide the tensor among them. */
+static bool is_divided(const struct sl_pipe *pipe, const struct sl_tensor_id *id) {
+    int stage = pipe->config.plan->seats[holder_of(pipe, id)].stage;
+    return id->part == SL_PART_OPTIM && sl_pipe_own_divides(pipe, stage);
+}
+
+/* The part of a request that the seat has; of weights and whole states all. */
+static struct request request_of(const struct sl_pipe *pipe, int seat, const struct request *all) {
+    const struct sl_tensor_id *id = &pipe->tensors->ids[all->entry];
+    struct request r = *all;
+    r.seat = seat;
+    if (!is_divided(pipe, id))
+        return r;
+    struct sl_part own = sl_pipe_own_of(pipe, seat, id->index);
+    int64_t end = (own.first + own.count) * 4, last = all->from + all->size_bytes;
+    r.from = own.first * 4 > r.from ? own.first * 4 : r.from;
+    end = end < last ? end : last;
+    r.size_bytes = end > r.from ? end - r.from : 0;
+    return r;
+}
+
 static bool has(const void *ctx, const struct sl_tensor_id *id) { return holder_of(ctx, id) >= 0; }
 
 static bool is_local(void *ctx, int64_t entry) {
     const struct sl_pipe *pipe = ctx;
-    return pipe->seat_at[holder_of(pipe, &pipe->tensors->ids[entry])] != NULL;
+    const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
+    int seat = holder_of(pipe, id);
+    bool local = pipe->seat_at[seat] != NULL;
+    const struct sl_stage *stage = &pipe->config.plan->stages[pipe->config.plan->seats[seat].stage];
+    for (int r = 1; r < stage->width && is_divided(pipe, id); r++)
+        local &= pipe->seat_at[seat + r] != NULL;
+    return local;
 }
 
 static sl_err get(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, void *out) {
     struct sl_pipe *pipe = ctx;
     const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
-    int seat = holder_of(pipe, id);
-    struct request request = {REQUEST_GET, seat, entry, from, size_bytes};
-    if (pipe->seat_at[seat])
-        return seat_get(pipe, pipe->seat_at[seat], &request, out);
-    return get_remote(pipe, &request, out);
+    int seat = holder_of(pipe, id), count = 1;
+    struct request all = {REQUEST_GET, seat, entry, from, size_bytes};
+    if (is_divided(pipe, id))
+        count = pipe->config.plan->stages[pipe->config.plan->seats[seat].stage].width;
+    for (int i = seat; i < seat + count; i++) {
+        struct request request = request_of(pipe, i, &all);
+        char *at = (char *)out + (request.from - from);
+        if (request.size_bytes)
+            SL_TRY(pipe->seat_at[i] ? seat_get(pipe, pipe->seat_at[i], &request, at)
+                                    : get_remote(pipe, &request, at));
+    }
+    return SL_OK;
 }
 
 static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, const void *bytes) {
@@ -280,9 +322,12 @@ static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, co
         if (id->part == SL_PART_SEAT ? id->index != seat
                                      : !*holds_of(pipe, pipe->config.plan->seats[seat].stage, id))
             continue;
-        struct request request = {REQUEST_PUT, seat, entry, from, size_bytes};
-        SL_TRY(pipe->seat_at[seat] ? seat_put(pipe, pipe->seat_at[seat], &request, bytes)
-                                   : put_remote(pipe, &request, bytes));
+        struct request all = {REQUEST_PUT, seat, entry, from, size_bytes},
+                       request = request_of(pipe, seat, &all);
+        const char *at = (const char *)bytes + (request.from - from);
+        if (request.size_bytes)
+            SL_TRY(pipe->seat_at[seat] ? seat_put(pipe, pipe->seat_at[seat], &request, at)
+                                       : put_remote(pipe, &request, at));
     }
     return SL_OK;
 }
@@ -291,7 +336,7 @@ static const void *at_rest(void *ctx, int64_t entry) {
     const struct sl_pipe *pipe = ctx;
     const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
     const struct sl_pipe_seat *seat = pipe->seat_at[holder_of(pipe, id)];
-    bool plain = id->part == SL_PART_WEIGHT || id->part == SL_PART_OPTIM;
+    bool plain = (id->part == SL_PART_WEIGHT || id->part == SL_PART_OPTIM) && !is_divided(pipe, id);
     return seat && plain ? sl_run_train_at_rest(&seat->train, id) : NULL;
 }
 

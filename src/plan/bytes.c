@@ -33,6 +33,39 @@ int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *poli
     return sl_plan_optim_slabs(optim) + kept;
 }
 
+/* Where the range of replica k begins: at a cache line near k/width of the slab, and at the nearer end
+ * of a parameter that must stay whole. */
+static int64_t owned_from(const struct sl_program *p, const struct sl_optim *optim, int width,
+                          int k) {
+    enum { LINE = 16 }; /* floats */
+    int64_t floats = p->param_bytes / 4, at = floats / LINE * k / width * LINE;
+    if (k == width)
+        return floats;
+    for (int i = 0; i < p->param_count && optim && optim->row; i++) {
+        int64_t first = p->params[i].offset / 4, end = first + p->params[i].numel;
+        struct sl_optim_shape shape = sl_plan_optim_shape(p->graph, p->params[i].param);
+        if (first < at && at < end && sl_optim_for(optim, &shape).optim.row->whole_matrix)
+            return at - first < end - at ? first : end;
+    }
+    return at;
+}
+
+struct sl_owned sl_plan_owned(const struct sl_program *p, const struct sl_optim *optim, int width,
+                              int replica) {
+    int64_t first = owned_from(p, optim, width, replica);
+    return (struct sl_owned){first, owned_from(p, optim, width, replica + 1) - first};
+}
+
+/* Optimizer state of the replica that has most. */
+static int64_t state_bytes(const struct sl_bytes_spec *spec) {
+    int64_t most = spec->full->param_bytes / 4;
+    for (int k = 0; k < spec->divided; k++) {
+        int64_t count = sl_plan_owned(spec->full, spec->optim, spec->divided, k).count;
+        most = k == 0 ? count : larger(most, count);
+    }
+    return sl_plan_slabs(spec->optim, spec->policy) * most * 4;
+}
+
 int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim) {
     int64_t max = 64;
     for (int i = 0; optim && optim->row && i < program->param_count; i++) {
@@ -78,7 +111,7 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
         .params = p->param_bytes,
         .fixed = p->fixed_bytes,
         .grads = p->grad_bytes,
-        .state = sl_plan_slabs(spec->optim, spec->policy) * p->param_bytes + p->state_bytes,
+        .state = state_bytes(spec) + p->state_bytes,
         /* A stage recomputes in its workspace; its slots hold what F saved. */
         .stash = p->recompute ? 0 : slot,
         .saved = p->recompute ? slot : 0,

@@ -14,6 +14,7 @@ struct sl_bytes_spec {
     const struct sl_program *eval;      /* program for evaluation in the same memory, or NULL */
     const struct sl_optim *optim;       /* row NULL: no training */
     const struct sl_policy_use *policy; /* NULL: none */
+    int divided;                        /* zero1: replicas that divide the state; 0: 1 */
     int threads;
     /* the device's query for further bytes */
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);
@@ -37,6 +38,14 @@ struct sl_optim_shape sl_plan_optim_shape(const struct sl_graph *graph, int para
 int sl_plan_optim_slabs(const struct sl_optim *optim);
 /* The same, with one slab more if the policy keeps a tensor per parameter. */
 int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *policy);
+/* zero1: the floats of the weight slab that replica `replica` of `width` updates. Neighbours own
+ * neighbouring ranges of about equal size; a parameter whose optimizer needs the whole matrix has one
+ * owner. */
+struct sl_owned {
+    int64_t first, count;
+};
+struct sl_owned sl_plan_owned(const struct sl_program *program, const struct sl_optim *optim,
+                              int width, int replica);
 /* Returns the largest workspace of an optimizer step. */
 int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim);
 

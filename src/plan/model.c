@@ -82,6 +82,7 @@ static sl_err fill_stage(struct draft *d, int s) {
     struct sl_program *p;
     int64_t micro_size = spec->micro_of ? spec->micro_of[s] : spec->micro_size;
     int width = spec->width_of ? spec->width_of[s] : 1, parts = spec->parts ? spec->parts : 1;
+    bool zero1 = spec->zero1_of && spec->zero1_of[s] && width > 1;
     struct sl_program_spec program = {
         .graph = spec->graph,
         .stage_of = spec->stage_of,
@@ -101,6 +102,7 @@ static sl_err fill_stage(struct draft *d, int s) {
         .part = s % parts,
         .parts = parts,
         .width = width,
+        .zero1 = zero1,
         .micro_size = micro_size,
         .workers = workers,
         .passes = d->backward[s].trains ? SL_STAGE_TRAINS
@@ -112,6 +114,7 @@ static sl_err fill_stage(struct draft *d, int s) {
     sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
                                           .optim = spec->optim,
                                           .policy = spec->policy,
+                                          .divided = zero1 ? width : 1,
                                           .threads = spec->threads,
                                           .extra_bytes = spec->extra_bytes},
                   &d->stages[s].bytes);

@@ -27,6 +27,7 @@ struct sl_model_plan_spec {
     const int *width_of;          /* [stage_count] NULL: one replica each */
     const int *const *workers_of; /* [stage_count][width] worker of each replica */
     const int64_t *micro_of; /* [stage_count] micro-batch size of each stage; NULL: micro_size */
+    const bool *zero1_of;    /* [stage_count] do replicas divide the state? NULL: none do */
     /* Functions of the device, for the bytes; extra_bytes may be NULL. */
     bool (*has_kernel)(const char *name);
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);

@@ -377,7 +377,7 @@ static bool same_ints(const int *a, int a_count, const int *b, int b_count) {
 static bool same_stage(const struct sl_stage *a, const struct sl_stage *b) {
     return a->micro_size == b->micro_size && a->recompute == b->recompute &&
            a->passes == b->passes && a->has_input == b->has_input && a->shards == b->shards &&
-           a->zero1 == b->zero1 && a->part == b->part && a->parts == b->parts &&
+           a->part == b->part && a->parts == b->parts &&
            same_ints(a->workers, a->width, b->workers, b->width) &&
            same_ints(a->nodes, a->node_count, b->nodes, b->node_count) &&
            memcmp(&a->times, &b->times, sizeof a->times) == 0;

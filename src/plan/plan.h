@@ -180,8 +180,8 @@ SL_MUST_CHECK sl_err sl_plan_chain(struct sl_arena *arena, int stages, int worke
 SL_MUST_CHECK sl_err sl_plan_dag(struct sl_arena *arena, const char *text, int workers,
                                  const struct sl_plan **out);
 
-/* Do the plans cut, replicate and place the model in the same way? Names, bytes and the planner's
- * choices may differ. */
+/* Do the plans cut, replicate and place the model in the same way? Names, bytes, zero1 and the
+ * planner's choices may differ. */
 bool sl_plan_same_layout(const struct sl_plan *a, const struct sl_plan *b);
 
 /* Is the plan such a sketch? Its bytes count units, so their sums mean nothing to a reader. */

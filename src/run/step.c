@@ -70,6 +70,7 @@ sl_err sl_run_train_norms(struct sl_train *train, int grad_slot) {
 static struct sl_step_item step_item(struct sl_train *train, const struct sl_update_args *args,
                                      int i) {
     const struct sl_optim_param *param = &train->params[i];
+    int64_t own = sl_run_worker_own(train->worker, i).first;
     double lr = args->lr_of ? args->lr_of[i] : args->lr;
     struct sl_step_item item = {
         .param = param,
@@ -78,8 +79,8 @@ static struct sl_step_item step_item(struct sl_train *train, const struct sl_upd
             {
                 .count = param->count,
                 .rows = param->shape.rank > 0 ? param->shape.dim[0] : 1,
-                .w = sl_run_worker_weight(train->worker, args->version, i),
-                .g = sl_run_worker_grad(train->worker, args->grad_slot, i),
+                .w = (float *)sl_run_worker_weight(train->worker, args->version, i) + own,
+                .g = (float *)sl_run_worker_grad(train->worker, args->grad_slot, i) + own,
                 .scratch = train->opt_scratch,
             },
         .lr = lr,
@@ -103,7 +104,7 @@ static sl_err act_update(void *ctx, bool repeated) {
     int params = train->worker->programs[SL_WORKER_FULL]->param_count, count = 0;
     (void)repeated;
     for (int i = 0; i < params; i++)
-        if (!args->scale_of || args->scale_of[i] >= 0)
+        if (train->params[i].count && (!args->scale_of || args->scale_of[i] >= 0))
             train->step_items[count++] = step_item(train, args, i);
     return train->device->row->step(train->device, train->step_items, count);
 }
@@ -124,7 +125,7 @@ sl_err sl_run_train_update(struct sl_train *train, const struct sl_update_args *
     SL_ASSERT(2 + w->state_count <= SL_AUDIT_REGIONS);
     for (int s = 0; s < w->state_count; s++)
         audited.regions[audited.region_count++] =
-            (struct sl_audit_region){w->opt[s], p->param_bytes, "optimizer state"};
+            (struct sl_audit_region){w->opt[s], w->own.count * 4, "optimizer state"};
     return sl_run_audit_act(train->worker, &audited);
 }
 

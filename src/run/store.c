@@ -97,10 +97,9 @@ char *sl_run_worker_memory(const struct sl_worker *w, const struct sl_tensor_id 
     }
     if (!at)
         return NULL;
-    void *slab = state                       ? w->state
-                 : id->part == SL_PART_OPTIM ? w->opt[id->slab]
-                                             : w->param[version];
-    return (char *)slab + at->offset;
+    if (id->part == SL_PART_OPTIM)
+        return sl_run_worker_opt(w, id->slab, (int)(at - p->params));
+    return (char *)(state ? w->state : w->param[version]) + at->offset;
 }
 
 const void *sl_run_train_at_rest(const struct sl_train *train, const struct sl_tensor_id *id) {

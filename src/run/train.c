@@ -35,6 +35,7 @@ sl_err sl_run_train_open_optimizer(struct sl_train *train) {
     for (int i = 0; i < p->param_count; i++) {
         struct sl_optim_shape shape = sl_plan_optim_shape(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
+        train->params[i].count = sl_run_worker_own(train->worker, i).count;
     }
     if (train->opt_scratch) /* the caller provides a scratch area that it shares */
         return SL_OK;

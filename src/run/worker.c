@@ -100,7 +100,7 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_slabs(w, w->slots, slot, &w->slot));
     SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
     SL_TRY(alloc_slabs(w, w->grad_slots, full->grad_bytes, &w->grad));
-    SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
+    SL_TRY(alloc_slabs(w, w->state_count, w->own.count * 4, &w->opt));
     if (full->fixed_bytes)
         SL_TRY(alloc_bytes(w, full->fixed_bytes, &w->fixed));
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
@@ -112,6 +112,14 @@ static sl_err alloc_memory(struct sl_worker *w) {
     if (!w->tied)
         sl_out_of_memory((size_t)full->param_count);
     return SL_OK;
+}
+
+static struct sl_part own_of(const struct sl_worker *w, const struct sl_worker_config *config) {
+    const struct sl_program *p = w->programs[SL_WORKER_FULL];
+    if (!config->divides)
+        return (struct sl_part){0, p->param_bytes / 4};
+    struct sl_owned own = sl_plan_owned(p, config->divides, config->width, config->replica);
+    return (struct sl_part){own.first, own.count};
 }
 
 sl_err sl_run_worker_open(struct sl_device *device, const struct sl_worker_config *config,
@@ -133,6 +141,7 @@ sl_err sl_run_worker_open(struct sl_device *device, const struct sl_worker_confi
         SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "device '%s' has no %s; set `dtype` to fp32",
                            device->row->name, config->dtype == SL_FP16 ? "fp16" : "bf16"));
     SL_TRY_OUT(build_programs(w, config));
+    w->own = own_of(w, config);
     SL_TRY_OUT(alloc_memory(w));
     SL_TRY_OUT(sl_run_worker_init(w, config->seed));
     if (config->audit)
@@ -322,6 +331,15 @@ void *sl_run_worker_grad(const struct sl_worker *w, int grad_slot, int param) {
     return (char *)w->grad[grad_slot] + p->uses[p->params[param].first_use].offset;
 }
 
+struct sl_part sl_run_worker_own(const struct sl_worker *w, int param) {
+    const struct sl_program_param *p = &w->programs[0]->params[param];
+    int64_t at = p->offset / 4, first = larger(w->own.first - at, 0);
+    int64_t end = w->own.first + w->own.count - at;
+    end = end < p->numel ? end : p->numel;
+    return (struct sl_part){first, larger(end - first, 0)};
+}
+
 void *sl_run_worker_opt(const struct sl_worker *w, int state, int param) {
-    return (char *)w->opt[state] + w->programs[0]->params[param].offset;
+    int64_t at = w->programs[0]->params[param].offset / 4 - w->own.first;
+    return (char *)w->opt[state] + larger(at, 0) * 4;
 }

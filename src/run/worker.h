@@ -28,14 +28,21 @@ struct sl_worker_config {
     bool (*has_kernel)(const char *name); /* the device's kernel query */
     enum sl_dtype dtype;                  /* of activations */
     bool split, recompute;
-    int slots;        /* number of micro-batches in flight */
-    int versions;     /* number of weight slabs */
-    int grad_slots;   /* number of gradient slabs */
-    int state_count;  /* number of optimizer state slabs */
+    int slots;       /* number of micro-batches in flight */
+    int versions;    /* number of weight slabs */
+    int grad_slots;  /* number of gradient slabs */
+    int state_count; /* number of optimizer state slabs */
+    /* zero1: has the optimizer state of replica `replica` of `width`; NULL: all of it */
+    const struct sl_optim *divides;
+    int width, replica;
     uint64_t seed;    /* seed of the initial values */
     bool borrows;     /* the caller provides work area and staging with sl_run_worker_lend */
     bool eval_beside; /* evaluation may run while micro-batches are in flight */
     int64_t audit;    /* audit one of this many actions; 0: none */
+};
+
+struct sl_part {
+    int64_t first, count; /* range of elements */
 };
 
 struct sl_worker {
@@ -48,6 +55,7 @@ struct sl_worker {
     /* [slots + 1] the last one is for evaluation; its memory is that of other slots or of WORK */
     void **slot;
     void **param, **grad, **opt; /* device memory */
+    struct sl_part own;          /* floats of a weight slab whose optimizer state opt holds */
     void *fixed, *state, *work;
     bool *tied;    /* [params] the caller adds the uses of this tied parameter */
     void *staging; /* host memory for one input of one micro-batch */
@@ -96,9 +104,6 @@ SL_MUST_CHECK sl_err sl_run_worker_put(struct sl_worker *worker, int slot,
                                        const struct sl_program_port *port, const void *host);
 SL_MUST_CHECK sl_err sl_run_worker_get(struct sl_worker *worker, int slot,
                                        const struct sl_program_port *port, void *host);
-struct sl_part {
-    int64_t first, count; /* range of elements */
-};
 SL_MUST_CHECK sl_err sl_run_worker_get_part(struct sl_worker *worker, int slot,
                                             const struct sl_program_port *port, struct sl_part part,
                                             void *host);
@@ -122,7 +127,9 @@ const struct sl_program_param *sl_run_worker_find(const struct sl_program_param 
 /* Returns the device memory of an operand of a pass; NULL if the operand is absent. */
 void *sl_run_worker_operand(const struct sl_worker *worker, const struct sl_worker_pass *pass,
                             const struct sl_operand *operand);
-/* The device memory of a parameter's weights, gradient and optimizer state. */
+/* Returns the elements of a parameter whose optimizer state this worker holds and that it steps. */
+struct sl_part sl_run_worker_own(const struct sl_worker *worker, int param);
+/* The device memory of a parameter's weights, gradient and own optimizer state. */
 void *sl_run_worker_weight(const struct sl_worker *worker, int version, int param);
 void *sl_run_worker_grad(const struct sl_worker *worker, int grad_slot, int param);
 void *sl_run_worker_opt(const struct sl_worker *worker, int state, int param);

@@ -9,7 +9,8 @@
  *     (an SL_STAGE_FORWARD stage has only F, and its edges carry no gradients; an
  *       SL_STAGE_FROZEN stage has no I and W)
  *     REDUCE(i,v)     B or W of every micro-batch of iteration v-1 that this seat has
- *     STEP(i,v)       the same, and REDUCE(i,v) of every group of stage i with two seats or more
+ *     STEP(i,v)       the same, and REDUCE(i,v) of every group of stage i with two seats or more;
+ *                     with zero1 it ends when all replicas have begun theirs
  *     a pass that reads version v: STEP(i,v), unless v is 0 */
 #ifndef SL_SCHED_DEPS_H
 #define SL_SCHED_DEPS_H

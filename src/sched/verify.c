@@ -228,6 +228,7 @@ void sl_sched_verify_open(struct sl_ver *v) {
     bool remember = v->view.rule == SL_RULE_STASH || v->view.rule == SL_RULE_VSYNC;
     v->seats = SL_NEW(&v->arena, struct sl_ver_seat, plan->seat_count);
     v->joined = SL_NEW(&v->arena, int32_t *, plan->seat_count);
+    v->stepped = SL_NEW(&v->arena, int32_t, plan->seat_count);
     v->done = SL_NEW(&v->arena, uint8_t *, plan->stage_count);
     v->versions = SL_NEW(&v->arena, int32_t *, plan->stage_count);
     v->meetings = SL_NEW(&v->arena, struct sl_meeting, sl_sched_group_count(plan));
@@ -334,6 +335,7 @@ sl_err sl_sched_verify_watched(const struct sl_sched *sched, const struct sl_sch
         return sl_fail(SL_ERR_REFUSED, "a schedule is verified after it is lowered");
     SL_TRY(sl_optim_policy_serves(&sched->policy, sl_sched_rule_name(sched->rule), NULL));
     SL_TRY(sl_sched_verify_shards(sched));
+    SL_TRY(sl_sched_verify_owners(sched));
     if (sched->global_step && sched->rule == SL_RULE_SYNC)
         return sl_fail(SL_ERR_REFUSED, "rule sync has one step for all stages already");
     sl_err err = sched->iters < 1 || sched->reps < 0 || v.view.iters < 1

@@ -2,6 +2,7 @@
  *
  *     verify.c       the machine's loop, borders of segments, recurrence, the end
  *     verify_pass.c  F B I W RECOMPUTE REDUCE STEP PREDICT: versions, slots, gradients
+ *     verify_own.c   STEP of replicas that divide the optimizer state
  *     verify_msg.c   SEND and RECV: channels and message buffers
  *     cut.c          plays to a place between the actions of every worker
  *
@@ -76,6 +77,7 @@ struct sl_ver {
     int32_t **versions; /* [stage][micro] version of the forward + 1; under rules stash and vsync */
     int entry;          /* entry stage, under rule vsync */
     struct sl_meeting *meetings; /* [group] */
+    int32_t *stepped;            /* [seat] zero1: the newest STEP that it has begun */
     /* [seat][i] version for which it joined its i-th group; the last one is the decision */
     int32_t **joined;
     int32_t **given; /* global_step: [group][version] parts that have been contributed */
@@ -121,6 +123,9 @@ int sl_sched_verify_group_index(const struct sl_plan *plan, int stage,
 void sl_sched_verify_global_step_open(struct sl_ver *v);
 sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_global_step_ready(struct sl_ver *v, struct sl_turn *t);
+/* verify_own.c: a STEP meets those of the other replicas; which schedules cannot do that. */
+void sl_sched_verify_own(struct sl_ver *v, struct sl_turn *t);
+sl_err sl_sched_verify_owners(const struct sl_sched *sched);
 sl_err sl_sched_verify_send(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_recv(struct sl_ver *v, struct sl_turn *t);
 

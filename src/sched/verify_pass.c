@@ -447,6 +447,9 @@ static sl_err step(struct sl_ver *v, struct sl_turn *t) {
     if (s->weights[a->slot].version != s->newest)
         return sl_sched_verify_fail(v, t, "weight slot %d: version %d expected, version %d found",
                                     a->slot, s->newest, s->weights[a->slot].version);
+    sl_sched_verify_own(v, t);
+    if (!t->go)
+        return SL_OK;
     s->weights[a->weight_slot] = (struct sl_ver_weights){.version = a->version};
     s->newest = a->version;
     *grad = (struct sl_gradient){.iter = -1};

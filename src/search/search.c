@@ -24,11 +24,13 @@ static sl_err stage_bytes(const struct sl_candidate_detail *detail,
         .recompute = sl_search_candidate_recomputes(detail, stage),
     };
     SL_TRY(sl_pass_program_build(&program, &p));
-    sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
-                                          .optim = spec->optim,
-                                          .threads = spec->threads > 0 ? spec->threads : 1,
-                                          .extra_bytes = spec->extra_bytes},
-                  out);
+    sl_plan_bytes(
+        &(struct sl_bytes_spec){.full = p,
+                                .optim = spec->optim,
+                                .divided = detail->problem->zero1 ? detail->c.width[stage] : 1,
+                                .threads = spec->threads > 0 ? spec->threads : 1,
+                                .extra_bytes = spec->extra_bytes},
+        out);
     sl_pass_program_close(p);
     return SL_OK;
 }
@@ -49,11 +51,8 @@ sl_err sl_search_candidate_exact_bytes(struct sl_arena *arena,
         for (int n = 0; n < spec->graph->forward_count; n++)
             stage_of[n] = whole[p->whole_of[n]];
     }
-    for (int s = 0; s < detail->c.stage_count; s++) {
-        int64_t width = p->zero1 ? detail->c.width[s] : 1;
+    for (int s = 0; s < detail->c.stage_count; s++)
         SL_TRY(stage_bytes(detail, spec, stage_of, s, &bytes[s]));
-        bytes[s].state = (bytes[s].state + width - 1) / width;
-    }
     *out = bytes;
     return SL_OK;
 }

@@ -22,6 +22,7 @@ try() { # TEST TRANSPORT RANKS...
 if [ "${SL_TEST_FULL:-0}" != 1 ]; then
     try table.pipe_models mpi 3
     try unit.pipe.wide_mt mpi-p2p 2
+    try unit.pipe.shards_mt mpi 2
     try unit.pipe.async_mt mpi-p2p 2
     try unit.pipe.wide_async_mt mpi-p2p 2
     exit 0
@@ -30,6 +31,7 @@ SL_TEST_PATIENCE=7200
 try table.pipe_models mpi 1 2 3 4 8
 try table.pipe_models mpi-p2p 2 3
 try unit.pipe.wide_mt mpi 2 3
+try unit.pipe.shards_mt mpi 2 3
 try unit.pipe.wide_mt mpi-p2p 2
 try unit.pipe.async_mt mpi 2 3 4
 try unit.pipe.async_mt mpi-p2p 3

@@ -53,7 +53,28 @@ refused 'from 1 to 8' --tp 9
 refused 'shards exchange fp32 tensors only' --tp 2 --dtype bf16
 refused 'leave out .*audit.* or ' --tp 2 --audit 3
 refused 'the stages of the plan have 2 shards' --plan moved/plan.plan --tp 4
-sed 's/ shards 2 / shards 2 zero1 /' moved/plan.plan >zero.plan
-refused 'sharded optimizer state' --plan zero.plan
+
+# replicas divide the optimizer state: the same bits on every layout with these replicas, and with whole state
+train --stages 2 --replicas 2 --steps 6 --out wide
+train --stages 2 --replicas 2 --zero1 --steps 2 --out divided
+"$SLUICE" train --resume --out divided --stages 2 --replicas 2 --steps 3 --quiet # whole state
+grep -q 'zero1' divided/plan.plan && fail "plan.plan still has zero1"
+"$SLUICE" launch -n 3 -- train --resume --out divided --zero1 --steps 5 --quiet
+grep -q '^stage s0 .* zero1 ' divided/plan.plan || fail "plan.plan has no zero1"
+"$SLUICE" train --resume --out divided --steps 6 --quiet
+same wide divided
+train --plan divided/plan.plan --steps 6 --out divided-plan
+same wide divided-plan
+train --tp 2 --stages 2 --replicas 2 --steps 6 --optimizer muon --schedule 2bw --out wide2
+train --tp 2 --stages 2 --replicas 2 --zero1 --steps 6 --optimizer muon --schedule 2bw --out divided2
+same wide2 divided2
+"$SLUICE" check gpt-nano --set L=2,T=16,P=16,C=48,H=4 --batch 6 --micro 3 --steps 3 --stages 2 --replicas 3 --zero1 >out ||
+    fail "check: $(cat out)"
+refused 'no stage has any; set --replicas' --stages 2 --zero1
+refused 'needs a pipeline' --zero1
+refused 'exclude each other' --zero1 --plan wide/plan.plan
+refused "policy 'spectrain' computes weights from the whole" --stages 2 --replicas 2 --zero1 --schedule async --policy spectrain
+refused 'use --clip-scope stage' --stages 2 --replicas 2 --zero1 --schedule stash --clip-scope global
+refused 'need equal numbers of micro-batches' --stages 2 --replicas 3 --zero1 --schedule 2bw
 sed '0,/ shards 2 /s// shards 4 /' moved/plan.plan >mixed.plan
 refused 'has 4 shards and stage' --plan mixed.plan

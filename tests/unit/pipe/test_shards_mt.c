@@ -1,5 +1,7 @@
-/* Tensor-parallel pipelines against the graph of all shards (shard/shard.h), which one worker runs without
- * any collective, or a pipeline of whole stages where replicas or versions matter: equal bits. */
+/* Pipelines of t shards, d replicas and p stages, with and without divided optimizer state (zero1), against
+ * the graph of all shards (shard/shard.h), which one worker runs without any collective; or, where
+ * replicas or versions matter, a pipeline of whole stages with whole state: equal bits. On threads and
+ * over ranks (tests/e2e/shards_ranks_release.sh, mpi_models_release.sh). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 #include "schedules/schedule.h"
 #include "shard/shard.h"
 #include "support/pipe_case.h"
+#include "support/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +36,7 @@ static const struct {
     {"moe", "V=29,T=4,L=2,C=24,H=12,K=12,F=6,E=4,A=2"},
     {"vlm", "S=8,patch=4,VC=24,VL=1,VH=12,V=33,T=4,L=1,C=24,H=12,K=12,F=36"},
     {"mlp", "N=11,W=24,L=3,classes=5"},
+    {"resnet18", "cifar=1,S=9,W=2,N1=1,N2=1,N3=0,N4=0,classes=3"}, /* t = 1 only */
 };
 
 /* ---- one random case ---- */
@@ -42,9 +46,10 @@ struct trial {
     struct sl_arena arena;
     struct pipe_case whole;
     struct sl_shard_layouts layouts;
-    struct sl_graph *together, *apart;
+    struct sl_graph *together, *apart; /* one shard: NULL, the graph of the model */
     struct sl_shard_node *together_nodes, *apart_nodes;
-    int shards, stages, width, workers;
+    int shards, stages, width, workers; /* workers: of each shard */
+    bool zero1;
     const char *schedule;
     struct sl_train_config config;
 };
@@ -62,13 +67,15 @@ static int *stages_of(struct trial *t, const struct sl_graph *graph,
                       const struct sl_shard_node *nodes, int parts) {
     int *out = SL_NEW(&t->arena, int, graph->forward_count + 1);
     for (int n = 0; n < graph->forward_count; n++)
-        out[n] = t->whole.stage_of[nodes[n].node] * parts + (parts > 1 ? nodes[n].shard : 0);
+        out[n] = nodes ? t->whole.stage_of[nodes[n].node] * parts + (parts > 1 ? nodes[n].shard : 0)
+                       : t->whole.stage_of[n];
     return out;
 }
 
 static const struct sl_plan *lay_out(struct trial *t, const struct sl_graph *graph,
-                                     const int *stage_of, int parts) {
-    int count = t->stages * parts;
+                                     const int *stage_of, int parts, bool zero1) {
+    int count = t->stages * parts, columns = t->workers / t->width;
+    bool *zero1_of = SL_NEW(&t->arena, bool, count);
     int *widths = SL_NEW(&t->arena, int, count);
     const int **workers = SL_NEW(&t->arena, const int *, count);
     const struct sl_plan *plan;
@@ -76,9 +83,9 @@ static const struct sl_plan *lay_out(struct trial *t, const struct sl_graph *gra
     for (int s = 0; s < count; s++) {
         int *at = SL_NEW(&t->arena, int, t->width);
         for (int r = 0; r < t->width; r++)
-            at[r] = (t->width > 1 ? s / parts * t->width + r : s / parts % t->workers) * parts +
-                    s % parts;
+            at[r] = (s / parts % columns * t->width + r) * parts + s % parts;
         widths[s] = t->width;
+        zero1_of[s] = zero1;
         workers[s] = at;
     }
     struct sl_model_plan_spec spec = {
@@ -94,6 +101,7 @@ static const struct sl_plan *lay_out(struct trial *t, const struct sl_graph *gra
         .worker_count = t->workers * parts,
         .width_of = widths,
         .workers_of = workers,
+        .zero1_of = zero1_of,
         .has_kernel = t->config.device->has_kernel,
         .threads = 1,
     };
@@ -101,21 +109,41 @@ static const struct sl_plan *lay_out(struct trial *t, const struct sl_graph *gra
     return plan;
 }
 
-/* NULL: the schedule refuses the graph of stages. */
+/* What no layout of the case has: the schedule does not run it, or says why it cannot with zero1. */
+static bool is_refused(sl_err err) {
+    static const char *const why[] = {"chain of stages", "micro-batches in multiples",
+                                      "(zero1) step together", "need equal numbers"};
+    bool known = false;
+    for (int i = 0; i < SL_COUNT(why); i++)
+        known |= strstr(sl_err_message(), why[i]) != NULL;
+    return err == SL_ERR_REFUSED && known;
+}
+
+struct layout {
+    const struct sl_graph *graph;
+    const struct sl_shard_node *nodes;
+    int parts;
+    bool zero1;
+    struct sl_comm *comm;
+};
+
+/* NULL: refused. */
 static struct sl_pipe *open_pipe(struct trial *t, struct sl_train_config *config,
-                                 const struct sl_graph *graph, const int *stage_of, int parts) {
+                                 const struct layout *of) {
+    const int *stage_of = stages_of(t, of->graph, of->nodes, of->parts);
     struct sl_pipe *pipe;
-    config->graph = graph;
+    config->graph = of->graph;
     struct sl_pipe_config c = {
         .train = config,
-        .plan = lay_out(t, graph, stage_of, parts),
+        .plan = lay_out(t, of->graph, stage_of, of->parts, of->zero1),
         .stage_of = stage_of,
         .schedule = t->schedule,
         .global_step =
             sl_schedules_row_is_global(sl_schedules_row_find(t->schedule)) || t->config.seed % 2,
+        .comm = of->comm,
     };
     sl_err err = sl_pipe_open(&c, &pipe);
-    if (err == SL_ERR_REFUSED && strstr(sl_err_message(), "chain of stages"))
+    if (is_refused(err))
         return NULL;
     must(err);
     return pipe;
@@ -155,33 +183,65 @@ static void compare_reports(const struct sl_step_report *a, const struct sl_step
     }
 }
 
+/* Replicas that divide the state have equal parts of it, up to lines and whole matrices. */
+static int64_t state_bytes(const struct sl_worker *w) { return w->own.count * 4 * w->state_count; }
+
+static void compare_bytes(const struct trial *t, struct sl_pipe *pipe, int stage) {
+    int64_t all = 0, whole = 0;
+    for (int r = 0; r < t->width; r++) {
+        const struct sl_worker *w = sl_pipe_replica(pipe, stage, r);
+        if (!w)
+            return;
+        all += state_bytes(w);
+        whole = w->programs[SL_WORKER_FULL]->param_bytes * w->state_count;
+        if (t->zero1 && t->width > 1 && !t->config.optim.row->whole_matrix)
+            assert_true(state_bytes(w) <= whole / t->width + 64 * w->state_count);
+    }
+    assert_int_equal(all, t->zero1 && t->width > 1 ? whole : whole * t->width);
+}
+
+static void compare_replicas(struct trial *t, struct sl_pipe *apart, struct sl_pipe *whole) {
+    for (int s = 0; s < t->stages * t->shards; s++) {
+        compare_bytes(t, apart, s);
+        for (int r = 0; r < t->width; r++)
+            if (sl_pipe_replica(apart, s, r))
+                compare_workers(sl_pipe_replica(apart, s, r), sl_pipe_replica_newest(apart, s, r),
+                                sl_pipe_replica(whole, s / t->shards, r),
+                                sl_pipe_replica_newest(whole, s / t->shards, r));
+    }
+}
+
+static void compare_one(struct trial *t, struct sl_pipe *apart, struct sl_train_config *config,
+                        struct sl_step_report *reports) {
+    struct sl_train *one;
+    must(sl_run_train_open(config, &one));
+    for (int i = 0; i < STEPS; i++)
+        must(sl_run_train_step(one, &reports[i]));
+    for (int s = 0; s < t->stages * t->shards; s++)
+        if (sl_pipe_worker(apart, s))
+            compare_workers(sl_pipe_worker(apart, s), sl_pipe_newest(apart, s), one->worker, 0);
+    sl_run_train_close(one);
+}
+
 static bool compare(struct trial *t) {
     struct sl_step_report reports[STEPS], wholes[STEPS];
     struct sl_train_config apart_config = t->config, config = t->config;
-    int *apart_stages = stages_of(t, t->apart, t->apart_nodes, t->shards);
-    struct sl_pipe *apart = open_pipe(t, &apart_config, t->apart, apart_stages, t->shards);
+    struct layout of = {t->apart, t->apart_nodes, t->shards, t->zero1, ranks_comm()};
+    struct layout whole = {t->together, t->together_nodes, 1, false, NULL};
     bool sync = sl_schedules_row_find(t->schedule)->rule == SL_RULE_SYNC;
+    of.graph = t->apart ? t->apart : t->whole.graph;
+    whole.graph = config.graph = t->together ? t->together : t->whole.graph;
+    struct sl_pipe *apart = open_pipe(t, &apart_config, &of);
     if (!apart)
         return false;
     must(sl_pipe_run(apart, STEPS, reports));
-    config.graph = t->together;
     if (t->width == 1 && sync) {
-        struct sl_train *one;
-        must(sl_run_train_open(&config, &one));
-        for (int i = 0; i < STEPS; i++)
-            must(sl_run_train_step(one, &wholes[i]));
-        for (int s = 0; s < t->stages * t->shards; s++)
-            compare_workers(sl_pipe_worker(apart, s), sl_pipe_newest(apart, s), one->worker, 0);
-        sl_run_train_close(one);
+        compare_one(t, apart, &config, wholes);
     } else {
-        int *stage_of = stages_of(t, t->together, t->together_nodes, 1);
-        struct sl_pipe *pipe = open_pipe(t, &config, t->together, stage_of, 1);
+        struct sl_pipe *pipe = open_pipe(t, &config, &whole);
+        assert_non_null(pipe);
         must(sl_pipe_run(pipe, STEPS, wholes));
-        for (int s = 0; s < t->stages * t->shards; s++)
-            for (int r = 0; r < t->width; r++)
-                compare_workers(sl_pipe_replica(apart, s, r), sl_pipe_replica_newest(apart, s, r),
-                                sl_pipe_replica(pipe, s / t->shards, r),
-                                sl_pipe_replica_newest(pipe, s / t->shards, r));
+        compare_replicas(t, apart, pipe);
         sl_pipe_close(pipe);
     }
     compare_reports(reports, wholes);
@@ -191,34 +251,10 @@ static bool compare(struct trial *t) {
 
 /* ---- drawing ---- */
 
-static bool open_trial(struct trial *t, uint64_t seed) {
-    static const char *const schedules[] = {"1f1b", "gpipe", "zb-h1", "interleaved", "zb-graph",
-                                            "2bw",  "stash", "async", "vsync",       "paci"};
-    static const char *const optimizers[] = {"adamw", "momentum", "lion", "muon"};
-    *t = (struct trial){.seed = seed};
-    int m = draw(t, SL_COUNT(models)), micros = 2 + draw(t, 3);
-    pipe_case_open_zoo(&t->whole, models[m].name, models[m].sets);
-    t->shards = 2 + draw(t, 3);
-    t->schedule = schedules[draw(t, SL_COUNT(schedules))];
-    t->stages = 1 + draw(t, 3);
-    t->width = draw(t, 4) == 0 ? 2 : 1;
-    if (strcmp(t->schedule, "interleaved") == 0) {
-        t->stages = 4;
-        t->width = 1;
-        micros = 4;
-    }
-    t->workers = t->width > 1 ? t->stages * t->width : t->stages > 3 ? 2 : t->stages;
-    t->config = pipe_case_config(&t->whole, optimizers[draw(t, SL_COUNT(optimizers))], 2 * micros,
-                                 micros, STEPS);
-    t->config.seed = 1 + seed;
-    t->config.clip = draw(t, 2) ? 0.5 : 0;
-    t->config.recompute = draw(t, 4) == 0;
-    t->whole.split = sl_schedules_row_find(t->schedule)->splits_backward;
+/* false: nothing to divide. */
+static bool open_shards(struct trial *t) {
     must(sl_shard_choose(&t->arena, t->whole.graph, t->shards, &t->layouts));
-    printf("# seed %llu: %s %s, t=%d p=%d d=%d on %d, %s, %d regions\n", (unsigned long long)seed,
-           models[m].name, models[m].sets, t->shards, t->stages, t->width, t->workers, t->schedule,
-           t->layouts.regions);
-    if (!t->layouts.regions || !pipe_case_try_cut(&t->whole, &t->config, t->stages, NULL))
+    if (!t->layouts.regions)
         return false;
     must(sl_shard_rewrite(t->whole.graph, &t->layouts, SL_SHARD_TOGETHER, &t->together,
                           &t->together_nodes));
@@ -226,6 +262,40 @@ static bool open_trial(struct trial *t, uint64_t seed) {
     must(sl_graph_autodiff(t->together));
     must(sl_graph_autodiff(t->apart));
     return true;
+}
+
+static bool open_trial(struct trial *t, uint64_t seed) {
+    static const char *const schedules[] = {"1f1b", "gpipe", "zb-h1", "interleaved", "zb-graph",
+                                            "2bw",  "stash", "async", "vsync",       "paci"};
+    static const char *const optimizers[] = {"adamw", "momentum", "lion", "muon"};
+    *t = (struct trial){.seed = seed};
+    int m = draw(t, SL_COUNT(models)), micros = 2 + draw(t, 3);
+    pipe_case_open_zoo(&t->whole, models[m].name, models[m].sets);
+    t->shards = m == SL_COUNT(models) - 1 ? 1 : 1 + draw(t, 4);
+    t->schedule = schedules[draw(t, SL_COUNT(schedules))];
+    t->stages = 1 + draw(t, 3);
+    t->width = draw(t, 2) == 0 ? 1 : 2 + draw(t, 2);
+    t->zero1 = t->width > 1 && draw(t, 3) > 0;
+    t->workers = t->stages * t->width;
+    if (strcmp(t->schedule, "interleaved") == 0) { /* two virtual stages on each worker */
+        t->stages = 4;
+        t->width = t->width > 1 ? 2 : 1;
+        t->workers = 2 * t->width;
+        micros = 4;
+    }
+    t->config = pipe_case_config(&t->whole, optimizers[draw(t, SL_COUNT(optimizers))], 2 * micros,
+                                 micros, STEPS);
+    t->config.seed = 1 + seed;
+    t->config.clip = draw(t, 2) ? 0.5 : 0;
+    t->config.recompute = draw(t, 4) == 0;
+    t->whole.split = sl_schedules_row_find(t->schedule)->splits_backward;
+    printf("# seed %llu: %s %s, t=%d p=%d d=%d%s on %d, %s\n", (unsigned long long)seed,
+           models[m].name, models[m].sets, t->shards, t->stages, t->width, t->zero1 ? " zero1" : "",
+           t->workers, t->schedule);
+    if (!ranks_fit(t->workers * t->shards) ||
+        !pipe_case_try_cut(&t->whole, &t->config, t->stages, NULL))
+        return false;
+    return t->shards == 1 || open_shards(t);
 }
 
 static void close_trial(struct trial *t) {
@@ -237,15 +307,17 @@ static void close_trial(struct trial *t) {
 
 static void test_random(void **state) {
     const char *full = getenv("SL_TEST_FULL");
-    int count = full && strcmp(full, "1") == 0 ? 2000 : 40, ran = 0;
+    int count = full && strcmp(full, "1") == 0 ? 2000 : ranks_comm() ? 20 : 40, ran = 0;
     (void)state;
     for (int i = 0; i < count; i++) {
         struct trial t;
         ran += open_trial(&t, (uint64_t)i) && compare(&t);
         close_trial(&t);
+        ranks_renew();
     }
-    printf("count: %d of %d random tensor-parallel layouts equal one worker\n", ran, count);
-    assert_true(ran > count / 2);
+    printf("count: %d of %d random layouts (t, d, p, zero1) equal one worker%s\n", ran, count,
+           ranks_text());
+    assert_true(ran > count / 3);
 }
 
 /* ---- sabotage: programs that do not meet in the collectives of the plan ---- */
@@ -280,7 +352,7 @@ static void test_programs(void **state) {
     must(sl_shard_rewrite(t.whole.graph, &t.layouts, SL_SHARD_APART, &t.apart, &t.apart_nodes));
     must(sl_graph_autodiff(t.apart));
     int *stage_of = stages_of(&t, t.apart, t.apart_nodes, 2);
-    const struct sl_plan *plan = lay_out(&t, t.apart, stage_of, 2);
+    const struct sl_plan *plan = lay_out(&t, t.apart, stage_of, 2, false);
     const struct sl_stage *stage = &plan->stages[0];
     assert_int_equal(stage->collective_count, 2); /* 4 forward, 4 backward */
     for (int i = 0; i < stage->collective_count; i++)
@@ -308,5 +380,6 @@ int main(void) {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_programs),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ranks_open();
+    return ranks_close(cmocka_run_group_tests(tests, NULL, NULL));
 }
