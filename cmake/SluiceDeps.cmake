@@ -1,8 +1,8 @@
 # Libraries. Required: libm, threads, xxhash, zlib, PCRE2, utf8proc. All others are optional.
 #
-# SL_FEATURES lists what was found (x86 hwloc sodium cuda onnx). A source called foo_<feature>.c is
+# SL_FEATURES lists what was found (x86 hwloc sodium cuda onnx png jpeg). A source called foo_<feature>.c is
 # compiled only with the feature, foo_no<feature>.c only without it, so that no function needs an
-# #ifdef. SL_HAVE_<FEATURE> is defined to 1 or 0 as well.
+# #ifdef. SL_HAVE_<FEATURE> is defined to 1 or 0 for those in SL_DEFINED_FEATURES.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
@@ -48,7 +48,8 @@ foreach(dep IN ITEMS "xxhash|xxhash.h|xxhash|libxxhash-dev" "zlib|zlib.h|z|zlib1
 endforeach()
 
 set(SL_FEATURES "")
-set(SL_KNOWN_FEATURES x86 hwloc cuda onnx sodium)
+set(SL_KNOWN_FEATURES x86 hwloc cuda onnx sodium png jpeg)
+set(SL_DEFINED_FEATURES x86 hwloc cuda onnx sodium)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND SL_FEATURES x86)
 endif()
@@ -66,6 +67,23 @@ if(SL_WITH_SODIUM)
         list(APPEND SL_FEATURES sodium)
         target_link_libraries(sluice_deps INTERFACE sl::sodium)
         target_link_libraries(sluice_deps_static INTERFACE sl::sodium_static)
+    endif()
+endif()
+if(SL_WITH_PNG)
+    sl_find_c(png png.h png)
+    if(SL_png_FOUND)
+        list(APPEND SL_FEATURES png)
+        set_property(TARGET sl::png_static APPEND PROPERTY INTERFACE_LINK_LIBRARIES sl::zlib_static m)
+        target_link_libraries(sluice_deps INTERFACE sl::png)
+        target_link_libraries(sluice_deps_static INTERFACE sl::png_static)
+    endif()
+endif()
+if(SL_WITH_JPEG)
+    sl_find_c(jpeg jpeglib.h jpeg)
+    if(SL_jpeg_FOUND)
+        list(APPEND SL_FEATURES jpeg)
+        target_link_libraries(sluice_deps INTERFACE sl::jpeg)
+        target_link_libraries(sluice_deps_static INTERFACE sl::jpeg_static)
     endif()
 endif()
 # ONNX: protobuf-c and its compiler. The generated code is an object library of its own.
@@ -92,7 +110,7 @@ if(SL_WITH_CUDA AND SL_SANITIZE STREQUAL "")
         list(APPEND SL_FEATURES cuda)
     endif()
 endif()
-foreach(feature IN LISTS SL_KNOWN_FEATURES)
+foreach(feature IN LISTS SL_DEFINED_FEATURES)
     string(TOUPPER ${feature} upper)
     if(feature IN_LIST SL_FEATURES)
         target_compile_definitions(sluice_flags INTERFACE SL_HAVE_${upper}=1)

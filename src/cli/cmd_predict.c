@@ -90,6 +90,9 @@ static sl_err open_data(struct prediction *p) {
     struct sl_data_spec spec = {
         .source = work->job.data,
         .tokenizer = *work->job.tokenizer ? work->job.tokenizer : NULL,
+        .chat_template = work->job.chat_template,
+        .images = work->job.images,
+        .categories = work->categories,
         .inputs = inputs,
         .input_count = (int)work->graph->inputs.count,
         .in_order = true,

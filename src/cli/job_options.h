@@ -18,6 +18,8 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
          false},                                                                                   \
         {"--chat-template", "NAME",                                                                \
          "chatml, gemma, llama2, llama3, mistral; default: the folder's", false},                  \
+        {"--images", "O", "of pictures: resize=N,crop=centre|random|scaled,flip=1,mean=M,std=S",   \
+         false},                                                                                   \
         {"--validation", "X", "fraction (below 1) or number of samples held out (default 0.1)",    \
          false},                                                                                   \
         {"--batch", "B", "samples per optimizer step (default: the plan's, else 8)", false},       \

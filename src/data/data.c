@@ -23,6 +23,7 @@ static struct sl_data_ask place_of(const struct sl_data *data, enum sl_data_spli
     struct sl_data_ask ask = {0};
     if (split == SL_DATA_TRAIN && !data->in_order)
         at = sl_rng_permute(data->seed, shuffle_stream + (uint64_t)epoch, at, count);
+    ask.vary = split == SL_DATA_TRAIN && !data->in_order;
     int64_t sample = split == SL_DATA_TRAIN ? at : data->samples[SL_DATA_TRAIN] + at;
     /* Validation masks the same tokens in every evaluation. */
     ask.draw = split == SL_DATA_TRAIN ? (uint64_t)number : ((uint64_t)1 << 62) + (uint64_t)at;
@@ -135,6 +136,10 @@ sl_err sl_data_next(const struct sl_data *data, enum sl_data_split split, enum s
     cursor->epoch += (cursor->position + range->count) / count;
     cursor->position = (cursor->position + range->count) % count;
     return SL_OK;
+}
+
+bool sl_data_is_costly(const struct sl_data *data, int input) {
+    return data->kind->costly && data->bound[input].role == SL_ROLE_IMAGE;
 }
 
 const struct sl_tokenizer *sl_data_tokenizer(const struct sl_data *data) { return data->tokenizer; }

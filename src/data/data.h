@@ -62,6 +62,8 @@ struct sl_data_spec {
     /* tokenizer.json, vocab.json (with merges.txt in the same folder), or a folder; NULL: bytes */
     const char *tokenizer;
     const char *chat_template; /* of messages: chatml, llama3 ...; NULL or "": the tokenizer's */
+    const char *images;        /* of pictures: "resize=256,crop=random,flip=1,mean=...,std=..." */
+    const char *categories;    /* file of the run with names of categories; NULL: none yet */
     const struct sl_data_input *inputs;
     int input_count;
     uint64_t seed;
@@ -135,6 +137,12 @@ SL_MUST_CHECK sl_err sl_data_next(const struct sl_data *data, enum sl_data_split
 
 /* A hash of files, seed, split and objective; a resumed run must have the same one. */
 uint64_t sl_data_fingerprint(const struct sl_data *data);
+
+/* Appends the names of categories as JSON, for spec->categories; false: the set has none. */
+bool sl_data_categories(const struct sl_data *data, struct sl_text *text);
+
+/* Does filling this input take long, so that threads should do it ahead of time? */
+bool sl_data_is_costly(const struct sl_data *data, int input);
 
 /* The tokenizer of the set, or NULL. */
 const struct sl_tokenizer *sl_data_tokenizer(const struct sl_data *data);

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { HEAD_BYTES = 1024 };
 
@@ -106,12 +107,21 @@ static bool looks_like_text(const unsigned char *head, int64_t length) {
     return length > 0;
 }
 
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 /* Guess the kind by the start of the file, then by its suffix, then by whether it is text. */
 static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     unsigned char head[HEAD_BYTES];
     struct sl_blob blob;
     struct sl_text other = {0};
     char *name = NULL;
+    if (is_folder(path)) {
+        *out = find_kind(SL_STR("images"));
+        return SL_OK;
+    }
     SL_TRY(sl_data_blob_open(&blob, path));
     int64_t length = sl_data_blob_head(&blob, head, HEAD_BYTES);
     bool empty = blob.size_bytes == 0;
@@ -139,7 +149,7 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     if (!*out)
         return sl_fail(SL_ERR_INPUT,
                        "%s: cannot tell what kind of data this is; say KIND:%s (csv, "
-                       "f32, idx, jsonl, llmc, megatron, npy, text, u16, u32)",
+                       "f32, idx, images, jsonl, llmc, megatron, npy, text, u16, u32)",
                        path, path);
     return SL_OK;
 }
@@ -203,7 +213,7 @@ static sl_err open_files(struct opening *o) {
     if (!data->blob_count || data->blob_count > data->kind->files_max)
         return sl_fail(SL_ERR_INPUT, "%d files; a set of kind %s has from 1 to %d",
                        data->blob_count, data->kind->name, data->kind->files_max);
-    for (int i = 0; i < data->blob_count; i++)
+    for (int i = 0; i < data->blob_count && !data->kind->folder; i++)
         SL_TRY(sl_data_blob_open(&data->blob[i], data->blob[i].name));
     return SL_OK;
 }
@@ -264,6 +274,8 @@ static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     if (data->packed && !data->kind->ignores)
         return sl_fail(SL_ERR_INPUT, "packed: is for JSON lines, not for a set of kind %s",
                        data->kind->name);
+    if (spec->categories)
+        SL_TRY(sl_data_categories_open(data, spec->categories));
     data->ordered = data->kind->ordered;
     SL_TRY(data->kind->open(data, spec));
     SL_ASSERT(data->total > 0);
@@ -298,7 +310,7 @@ sl_err sl_data_open_memory(const struct sl_data_spec *spec, const struct sl_data
     struct opening o = {.data = new_data(spec)};
     struct sl_data *data = o.data;
     sl_err err = read_source(&o, spec);
-    if (err == SL_OK && (!data->kind || file_count > data->kind->files_max))
+    if (err == SL_OK && (!data->kind || data->kind->folder || file_count > data->kind->files_max))
         err = sl_fail(SL_ERR_INPUT, "'%s': expected a kind that has %d files", spec->source,
                       file_count);
     if (err == SL_OK) {

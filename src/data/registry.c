@@ -7,6 +7,7 @@
     ROW(sl_data_csv) \
     ROW(sl_data_f32) \
     ROW(sl_data_idx) \
+    ROW(sl_data_images) \
     ROW(sl_data_jsonl) \
     ROW(sl_data_llmc) \
     ROW(sl_data_megatron) \

@@ -35,6 +35,7 @@ struct sl_data_ask { /* a request for one input of one sample */
     int64_t sample;  /* in the set, before shuffling and splitting: [0, data->total) */
     uint64_t draw;   /* number of the sample in the run; random masking depends on it */
     int64_t row;     /* index in the call */
+    bool vary;       /* random changes of the sample: in training only */
     int input;
     void *dst;
 };
@@ -44,6 +45,8 @@ struct sl_data_kind {
     const char *suffixes;              /* ".csv.tsv", or "" */
     bool ordered;                      /* neighbours overlap or depend: validation = last part */
     int files_max;                     /* 0: none */
+    bool folder;                       /* its one file is a folder */
+    bool costly;                       /* fill takes long: a run does it ahead of time */
     bool named;                        /* a file may be NAME=PATH: the input that it is for */
     /* Is this file certainly of this kind? `head` is its decompressed start. NULL: unknown. */
     bool (*sniff)(const unsigned char *head, int64_t length);
@@ -59,6 +62,12 @@ struct sl_data_kind {
 };
 
 enum { SL_DATA_FILES = 1024 };
+
+struct sl_data_list { /* names of categories; their numbers are their places */
+    const char *name; /* "classes", or a column */
+    const char **value;
+    int64_t count;
+};
 
 struct sl_data {
     struct sl_arena arena;
@@ -78,6 +87,8 @@ struct sl_data {
     uint64_t seed;
     int64_t total, samples[2]; /* samples of the set, of each split */
     bool in_order, drawn;
+    struct sl_data_list *list; /* before open: those of the run */
+    int list_count;
     bool packed;    /* samples may hold several texts */
     uint64_t print; /* of samples that are in no file; 0: none */
 };
@@ -154,6 +165,16 @@ SL_MUST_CHECK sl_err sl_data_table_bind(struct sl_data *data, struct sl_table *t
 sl_err sl_data_table_fill(const struct sl_data *data, const struct sl_data_ask *ask);
 void sl_data_table_describe(const struct sl_data *data, struct sl_json_out *json);
 void sl_data_table_close(struct sl_data *data);
+
+/* categories.c: a list, NULL: there is none. Added lists and names are borrowed by the set. */
+struct sl_data_list *sl_data_list_find(const struct sl_data *data, const char *name);
+struct sl_data_list *sl_data_list_add(struct sl_data *data, const char *name, const char **value,
+                                      int64_t count);
+/* Fails: a value that the list of the run does not have. */
+sl_err sl_data_list_unknown(const struct sl_data_list *list, const char *where, const char *value);
+SL_MUST_CHECK sl_err sl_data_categories_open(struct sl_data *data, const char *path);
+SL_MUST_CHECK sl_err sl_data_categories_read(struct sl_data *data, const char *name,
+                                             const char *text, size_t length);
 
 /* Add a path to open; called by expand. */
 void sl_data_add_file(struct sl_data *data, const char *path);

@@ -42,6 +42,7 @@ const struct sl_job_field sl_job_fields[] = {
     TEXT(tokenizer, NULL, RESULT, DATA, "tokenizer of text data"),
     TEXT(chat_template, NULL, RESULT, DATA,
          "chat template of messages: chatml, gemma, llama2, llama3, mistral"),
+    TEXT(images, NULL, RESULT, DATA, "pictures: resize=256,crop=random,flip=1,mean=0.5,std=0.5"),
     NUMBER(validation, "0.1", 0, 1e15, RESULT, DATA,
            "fraction (below 1) or number of samples held out"),
     TEXT(device, "cpu", RESULT, BREAKS, "device, or several that workers take in turn"),

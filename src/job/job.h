@@ -31,7 +31,7 @@ struct sl_job {
     const char *sizes;         /* "L=4,C=128": override sizes of the model */
     const char *loss;          /* of an ONNX file: "cross_entropy:logits,labels" */
     const char *freeze, *lora; /* what trains: see tune/tune.h */
-    const char *data, *tokenizer, *chat_template;
+    const char *data, *tokenizer, *chat_template, *images;
     double validation;
     /* computation */
     const char *device; /* "cpu", or "cuda,cpu": workers in turn */

@@ -117,24 +117,41 @@ static void resolve_tokenizer(struct sl_job_work *work) {
     sl_text_free(&path);
 }
 
+/* The numbers of categories are those of the run. */
+static void find_categories(struct sl_job_work *work, const char *run) {
+    const char *path = sl_arena_printf(&work->arena, "%s/categories.json", run);
+    work->categories = *run && sl_file_exists(path) ? path : NULL;
+}
+
 static sl_err open_data(struct sl_job_work *work, const struct sl_job_host *host) {
     const struct sl_job *job = &work->job;
     struct sl_data_input *inputs;
     resolve_tokenizer(work);
     if (host->data)
         sl_job_resolve(&work->job, "data", "program");
+    find_categories(work, host->run ? host->run : job->resume ? job->out : "");
     SL_TRY(sl_run_describe_inputs(&work->arena, work->graph, &inputs));
     struct sl_data_spec spec = {
         .source = job->data,
         .tokenizer = *job->tokenizer ? job->tokenizer : NULL,
         .chat_template = job->chat_template,
+        .images = job->images,
+        .categories = work->categories,
         .inputs = inputs,
         .input_count = (int)work->graph->inputs.count,
         .validation = job->validation,
         .seed = (uint64_t)job->seed,
         .provider = host->data,
     };
-    return sl_data_open(&spec, &work->data);
+    SL_TRY(sl_data_open(&spec, &work->data));
+    struct sl_ahead_config ahead = {
+        .data = work->data,
+        .inputs = inputs,
+        .input_count = spec.input_count,
+        .batch = job->batch,
+        .micros = job->micro,
+        .last = job->steps < INT64_MAX / job->batch / 2 ? job->steps * job->batch : INT64_MAX / 2};
+    return sl_run_ahead_open(&ahead, &work->ahead);
 }
 
 /* ---- training ---- */
@@ -160,6 +177,7 @@ static void set_train(struct sl_job_work *work) {
     c->graph = work->graph;
     c->eval_graph = work->eval_graph;
     c->data = work->data;
+    c->ahead = work->ahead;
     c->threads = (int)job->threads;
     c->dtype = sl_job_activations(job);
     c->tf32 = job->dtype == SL_JOB_TF32;
@@ -259,6 +277,7 @@ sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
 }
 
 void sl_job_close(struct sl_job_work *work) {
+    sl_run_ahead_close(work->ahead);
     sl_data_close(work->data);
     sl_graph_close(work->own_graph);
     sl_graph_close(work->eval_graph);

@@ -25,9 +25,9 @@ sl_err sl_job_read_run(struct sl_job *job, const char *run) {
 
 /* One worker needs these fields only. It runs on the first of several devices. */
 static void take_fields(struct sl_job *to, const struct sl_job *from) {
-    static const char *const keys[] = {"data",   "tokenizer", "chat_template", "validation",
-                                       "device", "dtype",     "threads",       "batch",
-                                       "micro",  "seed"};
+    static const char *const keys[] = {"data",       "tokenizer", "chat_template", "images",
+                                       "validation", "device",    "dtype",         "threads",
+                                       "batch",      "micro",     "seed"};
     for (int i = 0; i < SL_COUNT(keys); i++)
         sl_job_take(to, from, keys[i]);
 }
@@ -114,8 +114,8 @@ sl_err sl_job_eval_open_on(const struct sl_job *given, const char *run, int64_t 
     SL_TRY_OUT(open_graph(given, run, host, &job, &graph));
     if (host->embeddings)
         SL_TRY_OUT(sl_job_add_embeddings(graph));
-    SL_TRY_OUT(
-        sl_job_open(&job, &(struct sl_job_host){.graph = graph, .data = host->data}, &out->work));
+    SL_TRY_OUT(sl_job_open(
+        &job, &(struct sl_job_host){.graph = graph, .data = host->data, .run = run}, &out->work));
     out->work.train.optim = (struct sl_optim){0};
     SL_TRY_OUT(sl_run_train_open(&out->work.train, &out->train));
     if (!sl_hf_is_folder(run))

@@ -19,7 +19,7 @@ static const int64_t pace_ns =
     30000000000; /* until the first checkpoint, and minimum between two */
 
 struct texts { /* of the run directory */
-    struct sl_text config, results, model, plan, sched, forecast;
+    struct sl_text config, results, model, plan, sched, forecast, categories;
 };
 
 struct sl_job_training {
@@ -137,6 +137,7 @@ static void write_texts(const struct sl_job_work *work, struct texts *out) {
         struct sl_sched sched = sl_schedules_given_on(work->pipe.row, work->plan);
         sl_sched_write(&sched, &out->sched);
     }
+    sl_data_categories(work->data, &out->categories);
     if (work->forecast.cost)
         sl_report_forecast_write(&work->forecast, &out->forecast);
 }
@@ -148,6 +149,7 @@ static void free_texts(struct texts *texts) {
     sl_text_free(&texts->plan);
     sl_text_free(&texts->sched);
     sl_text_free(&texts->forecast);
+    sl_text_free(&texts->categories);
 }
 
 static struct sl_session_config configure(struct sl_job_training *t, const struct texts *texts) {
@@ -160,6 +162,7 @@ static struct sl_session_config configure(struct sl_job_training *t, const struc
         .plan_text = texts->plan.at,
         .sched_text = texts->sched.at,
         .forecast = texts->forecast.at,
+        .categories = texts->categories.at,
         .init = *job->init && !t->work->own_graph ? job->init : NULL,
         .checkpoint_every = job->checkpoint_every,
         .pace_ns = sl_job_has(job, "checkpoint_every") ? 0 : pace_ns,

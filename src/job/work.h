@@ -37,7 +37,8 @@ struct sl_job_host {
     bool evaluates;                      /* at any time: read the evaluation graph */
     bool embeddings;                     /* sl_job_eval_open: an output of this name */
     const struct sl_plan *plan;          /* used instead of reading `plan` */
-    struct sl_comm *comm;                /* ranks; NULL: one process */
+    const char *run;      /* has the categories of the data; NULL: `out` if resumed */
+    struct sl_comm *comm; /* ranks; NULL: one process */
 };
 
 /* A field in which a resumed job differs from its run; values as in config.json. */
@@ -56,6 +57,8 @@ struct sl_job_work {
     const struct sl_graph *graph;
     struct sl_graph *own_graph, *eval_graph; /* eval_graph: only if the job evaluates */
     struct sl_data *data;
+    const char *categories; /* file of the run with those of the data; NULL: none */
+    struct sl_ahead *ahead;
     struct sl_train_config train;
     struct sl_pipe_config pipe; /* pipe.plan is NULL for one worker */
     const struct sl_plan *plan; /* pipe.plan before it is expanded; NULL: one worker */

@@ -164,6 +164,7 @@ static void report_step(const struct sl_pipe_worker *w, int64_t version,
     report->skipped = !verdict->finite;
     report->samples = pipe->train.batch;
     report->dur_ns = now - pipe->last_ns;
+    report->data_ns = sl_run_ahead_take_ns(pipe->train.ahead);
     report->cpu_ns = cpu - pipe->last_cpu_ns;
     pipe->last_ns = now;
     pipe->last_cpu_ns = cpu;

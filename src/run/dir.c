@@ -32,6 +32,13 @@ sl_err sl_run_dir_write(const char *run, const char *name, const char *text) {
     return err;
 }
 
+sl_err sl_run_dir_put(const char *run, const char *name, const char *text) {
+    if (text)
+        return sl_run_dir_write(run, name, text);
+    sl_run_dir_remove(run, name);
+    return SL_OK;
+}
+
 void sl_run_dir_remove(const char *run, const char *name) {
     struct sl_text path = {0};
     sl_text_printf(&path, "%s/%s", run, name);

@@ -10,6 +10,8 @@
 /* Makes the directory and its parents; it may already exist. */
 SL_MUST_CHECK sl_err sl_run_dir_make(const char *path);
 SL_MUST_CHECK sl_err sl_run_dir_write(const char *run, const char *name, const char *text);
+/* Writes a file of the run, or removes it if text is NULL. */
+SL_MUST_CHECK sl_err sl_run_dir_put(const char *run, const char *name, const char *text);
 /* Removes a file; it may be absent. */
 void sl_run_dir_remove(const char *run, const char *name);
 /* Refuses to start. SL_ERR_REFUSED: the directory holds a run (`exists`) and this is no resume.

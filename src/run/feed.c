@@ -34,12 +34,20 @@ static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
     return SL_OK;
 }
 
+static sl_err read_input(const struct sl_train *train, const struct sl_feed *feed, int input) {
+    const struct sl_train_config *c = &train->config;
+    const struct sl_data_range range = {feed->first, feed->count};
+    return c->ahead
+               ? sl_run_ahead_fill(c->ahead, feed->split, &range, input, train->worker->staging)
+               : sl_data_fill(c->data, feed->split, feed->first, feed->count, input,
+                              train->worker->staging);
+}
+
 sl_err sl_run_train_feed(struct sl_train *train, const struct sl_feed *feed) {
     struct sl_worker *worker = train->worker;
     const struct sl_program *program = worker->programs[feed->program];
     for (int i = 0; i < program->inputs.count; i++) {
-        SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count,
-                            program->inputs.at[i].index, worker->staging));
+        SL_TRY(read_input(train, feed, program->inputs.at[i].index));
         SL_TRY(sl_run_worker_put(worker, feed->slot, &program->inputs.at[i], worker->staging));
     }
     return put_seeds(train, feed, program);

@@ -99,6 +99,7 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     if (r->skipped)
         put_bad(&json, &r->bad);
     sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
+    sl_json_put_double(&json, "data_ms", (double)r->data_ns / 1e6);
     if (r->worker_bytes) {
         sl_json_put_double(&json, "bubble", round(1e4 * r->bubble) / 1e4);
         sl_json_put_int(&json, "worker_bytes", r->worker_bytes);

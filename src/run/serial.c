@@ -445,5 +445,6 @@ sl_err sl_run_serial_step(struct sl_serial *s, struct sl_step_report *report) {
         report->loss += s->losses[i];
     SL_TRY(apply(s, report));
     report->dur_ns = sl_clock_ns() - start;
+    report->data_ns = sl_run_ahead_take_ns(c->ahead);
     return SL_OK;
 }

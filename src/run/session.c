@@ -88,14 +88,10 @@ static sl_err start(struct sl_session *s) {
         SL_TRY(sl_run_dir_write(c->run, "model.model", c->model));
     if (c->plan_text) /* again on a resume, because the plan may have changed */
         SL_TRY(sl_run_dir_write(c->run, "plan.plan", c->plan_text));
-    if (c->sched_text)
-        SL_TRY(sl_run_dir_write(c->run, "schedule.sched", c->sched_text));
-    else
-        sl_run_dir_remove(c->run, "schedule.sched");
-    if (c->forecast) /* otherwise removes the forecast of an older plan */
-        SL_TRY(sl_run_dir_write(c->run, "forecast.json", c->forecast));
-    else
-        sl_run_dir_remove(c->run, "forecast.json");
+    SL_TRY(sl_run_dir_put(c->run, "schedule.sched", c->sched_text));
+    SL_TRY(
+        sl_run_dir_put(c->run, "forecast.json", c->forecast)); /* or remove that of an older plan */
+    SL_TRY(sl_run_dir_put(c->run, "categories.json", c->categories));
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
@@ -389,8 +385,8 @@ static int64_t predict_bytes(const struct sl_session *s) {
     const struct sl_session_config *c = s->config;
     bool any = c->run || c->init;
     return s->runner->row->predicted_bytes(s->runner->ctx, any) + sl_data_bytes(s->train->data) +
-           sl_data_verify_bytes(s->train->data) + sl_ckpt_saver_bytes(s->saver) +
-           (any && s->is_root ? SL_CKPT_BUFFER_BYTES : 0);
+           sl_run_ahead_bytes(s->train->ahead) + sl_data_verify_bytes(s->train->data) +
+           sl_ckpt_saver_bytes(s->saver) + (any && s->is_root ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
 /* Predicts the memory of every rank of a pipeline. The allowance for small objects (lists,

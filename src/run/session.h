@@ -5,6 +5,7 @@
  *   RUN/model.model              flat model text
  *   RUN/plan.plan                a pipeline's plan
  *   RUN/schedule.sched           its schedule, if it is from a file or a module
+ *   RUN/categories.json          names of categories of the data, if there are any
  *   RUN/forecast.json            predicted step time, if there is a prediction
  *   RUN/log.jsonl                one line per step, evaluation, staleness measurement
  *   RUN/events.out.tfevents...   the same scalars for TensorBoard
@@ -40,6 +41,7 @@ struct sl_session_config {
     const char *plan_text;    /* text of plan.plan; NULL: no plan */
     const char *sched_text;   /* text of schedule.sched; NULL: none */
     const char *forecast;     /* text of forecast.json; NULL: none */
+    const char *categories;   /* of categories.json; NULL: none */
     const char *init;         /* checkpoint with the initial weights, or NULL */
     int64_t checkpoint_every; /* steps between checkpoints; 0: only at the end */
     /* If > 0 and checkpoint_every is 0: the first save comes after this time, later ones as often

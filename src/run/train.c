@@ -163,6 +163,7 @@ sl_err sl_run_train_step(struct sl_train *train, struct sl_step_report *report) 
     SL_TRY(sl_run_train_apply(train, report));
     report->dur_ns = sl_clock_ns() - start;
     report->cpu_ns = sl_clock_process_ns() - cpu;
+    report->data_ns = sl_run_ahead_take_ns(c->ahead);
     sl_run_train_blame_scale(c, report);
     if (!report->skipped || report->bad.kind)
         return SL_OK;

@@ -11,6 +11,7 @@
 #include "optim/norm.h"
 #include "optim/policy.h"
 #include "plan/bytes.h"
+#include "run/ahead.h"
 #include "run/finite.h"
 #include "run/worker.h"
 
@@ -26,7 +27,8 @@ struct sl_step_report {
     struct sl_bad bad; /* why the step was skipped */
     int64_t samples;
     int64_t dur_ns;
-    int64_t cpu_ns; /* CPU time of all threads of this process */
+    int64_t data_ns; /* workers of this process read data, in sum */
+    int64_t cpu_ns;  /* CPU time of all threads of this process */
     /* pipelines: share of the workers' time that was spent outside actions, in this run */
     double bubble;
     int64_t worker_bytes; /* pipelines: memory of the largest worker; one worker: 0 */
@@ -49,6 +51,7 @@ struct sl_train_config {
     const struct sl_graph *eval_graph; /* NULL: no evaluation */
     uint64_t model_hash;               /* hash of `graph`, for checkpoints; 0: unknown */
     const struct sl_data *data;
+    struct sl_ahead *ahead; /* reads `data`; NULL: without threads */
     const struct sl_device_row *device;
     /* Pipelines with several kinds of device: worker w computes on kinds[w mod kind_count], and
      * `device` is the first kind. kind_count 0: all workers use `device`. */

@@ -1,0 +1,34 @@
+/* How pictures become samples: size, part, mirror, scale. Private to data/. */
+#ifndef SL_DATA_IMAGE_OPTIONS_H
+#define SL_DATA_IMAGE_OPTIONS_H
+
+#include "image/image.h"
+
+enum sl_image_crop {
+    SL_CROP_CENTRE, /* of the resized picture */
+    SL_CROP_RANDOM, /* any place of the resized picture */
+    SL_CROP_SCALED  /* 8 to 100 % of the area, 3:4 to 4:3, resized to the size of the input */
+};
+
+struct sl_image_options {
+    int resize; /* the short side; 0: the picture covers the input */
+    enum sl_image_crop crop;
+    bool flip; /* every other sample, at random */
+    struct sl_image_scale scale;
+};
+
+/* "resize=256,crop=random,flip=1,mean=0.5/0.5/0.5,std=0.5"; `width`, `height`: of the input. */
+SL_MUST_CHECK sl_err sl_data_image_options(const char *text, int channels, int width, int height,
+                                           struct sl_image_options *out);
+
+/* The sample `draw` of a run (data/source.h), decoded before; `vary`: with the random choices. */
+struct sl_image_draw {
+    uint64_t seed, draw;
+    bool vary;
+};
+SL_MUST_CHECK sl_err sl_data_image_sample(const struct sl_image_options *options,
+                                          const struct sl_image *image,
+                                          const struct sl_image_draw *draw, int width, int height,
+                                          float *dst);
+
+#endif
