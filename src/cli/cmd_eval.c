@@ -53,6 +53,7 @@ static const struct sl_option options[] = {
     {"--samples", "N", "validation samples to use (default: all)", false},
     {"--data", "SOURCE", "data source (default: the run's)", false},
     {"--tokenizer", "PATH", "tokenizer (default: the run's)", false},
+    {"--images", "O", "size and scale of pictures, as in 'train' (default: the run's)", false},
     {"--batch", "B", "samples at a time (default: the run's micro-batch)", false},
     {"--set", "NAME=SIZE,...", "of a folder of Hugging Face: sizes of the model", true},
     {"--validation", "F", "fraction or number of samples held out (default: the run's)", false},

@@ -277,6 +277,7 @@ static const struct sl_option options[] = {
     {"--what", "W", "logits (default), classes, probabilities or embeddings", false},
     {"--samples", "N", "the first N samples (default: all)", false},
     {"--tokenizer", "PATH", "tokenizer (default: the run's)", false},
+    {"--images", "O", "size and scale of pictures, as in 'train' (default: the run's)", false},
     {"--set", "NAME=SIZE,...", "of a folder of Hugging Face: sizes of the model", true},
     {"--batch", "B", "samples at a time (default: the run's micro-batch)", false},
     {"--threads", "T", "threads of the worker (default: the run's)", false},

@@ -16,7 +16,7 @@ enum { DEPTH_MAX = 32 };
 struct lister {
     struct sl_data *data;
     const char *root;
-    SL_VEC(struct sl_picture) pictures;
+    SL_VEC(struct sl_data_picture) pictures;
     SL_VEC(const char *) classes;
 };
 
@@ -63,7 +63,7 @@ static sl_err add_entry(struct lister *l, const char *folder, const struct diren
     if (format < 0)
         return sl_fail(SL_ERR_INPUT, "%s/%s: only PNG and JPEG are read; convert it", l->root,
                        path);
-    struct sl_picture picture = {path, (int32_t)l->classes.count - 1};
+    struct sl_data_picture picture = {path, (int32_t)l->classes.count - 1};
     if (format > 0 && depth > 0)
         SL_PUSH(&l->pictures, picture);
     return SL_OK;
@@ -95,7 +95,8 @@ static int compare_names(const void *a, const void *b) {
 
 /* By folder, then by name. */
 static int compare_pictures(const void *a, const void *b) {
-    const char *x = ((const struct sl_picture *)a)->path, *y = ((const struct sl_picture *)b)->path;
+    const char *x = ((const struct sl_data_picture *)a)->path,
+               *y = ((const struct sl_data_picture *)b)->path;
     size_t p = (size_t)(strrchr(x, '/') - x), q = (size_t)(strrchr(y, '/') - y);
     int order = memcmp(x, y, p < q ? p : q);
     if (!order && p != q)

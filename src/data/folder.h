@@ -4,7 +4,7 @@
 
 #include "data/source.h"
 
-struct sl_picture {
+struct sl_data_picture {
     const char *path; /* below the root */
     int32_t label;    /* index of its class */
 };
@@ -12,7 +12,7 @@ struct sl_picture {
 struct sl_folder {
     const char *root, **name; /* classes, sorted by bytes */
     int64_t classes, count;
-    struct sl_picture *picture; /* by class, folder and name */
+    struct sl_data_picture *picture; /* by class, folder and name */
 };
 
 /* Lists ROOT/CLASS/.../X.jpg, .jpeg, .png; in the arena of the set. */

@@ -1,16 +1,26 @@
-/* CSV: rows of numbers, separated by commas, semicolons or tabs. A first row with a non-number has
- * the column names. The file is streamed twice, to count and to convert. The table needs 4 bytes
- * per cell, at most twice the size of the file. */
+/* CSV: rows of numbers or categories, separated by commas, semicolons or tabs. A first row with a
+ * non-number has the column names. A column whose first value is a text has categories: its values,
+ * sorted, are numbered from 0, or as in the list of the run. The file is streamed twice, to count and to convert.
+ * The table needs 4 bytes per cell, at most twice the size of the file. */
 #include "data/source.h"
 
+#include "base/map.h"
 #include "base/sort.h"
+#include "base/vec.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELL_MAX = 255, COLUMNS_MAX = 1 << 16 };
+enum { CELL_MAX = 255, COLUMNS_MAX = 1 << 16, CATEGORIES_MAX = 1 << 16 };
+
+struct column { /* with categories, else {0} */
+    bool is_text;
+    bool known; /* the run has the list */
+    struct sl_map number;
+    SL_VEC(const char *) value;
+};
 
 struct reader {
     struct sl_data_blob_stream stream;
@@ -20,8 +30,9 @@ struct reader {
     int ahead; /* a byte already read, or -2 */
     int length;
     char cell[CELL_MAX + 1];
-    bool last; /* the cell was the last of its row */
-    bool end;  /* no cell: end of the file */
+    SL_VEC(struct column) column; /* of the first row */
+    bool last;                    /* the cell was the last of its row */
+    bool end;                     /* no cell: end of the file */
 };
 
 static void rewind_to_start(struct reader *r, const struct sl_blob *blob, char separator) {
@@ -58,7 +69,7 @@ static sl_err read_quoted(struct reader *r) {
         if (c < 0 || c == '\n')
             return cell_fail(r, "a quoted cell is not closed");
         if (r->length == CELL_MAX)
-            return cell_fail(r, "a cell is longer than 255 bytes: not a table of numbers");
+            return cell_fail(r, "a cell is longer than 255 bytes: not a table");
         r->cell[r->length++] = (char)c;
     }
 }
@@ -78,7 +89,7 @@ static sl_err next_cell(struct reader *r) {
     }
     for (; c >= 0 && c != '\n' && c != r->separator; c = next_byte(r)) {
         if (r->length == CELL_MAX)
-            return cell_fail(r, "a cell is longer than 255 bytes: not a table of numbers");
+            return cell_fail(r, "a cell is longer than 255 bytes: not a table");
         r->cell[r->length++] = (char)c;
     }
     SL_TRY(r->stream.err);
@@ -88,7 +99,7 @@ static sl_err next_cell(struct reader *r) {
     r->last = c != r->separator;
     r->end = c < 0 && starts_row && !r->length;
     if (!r->length && !r->end)
-        return cell_fail(r, "an empty cell: every row needs a number in every column");
+        return cell_fail(r, "an empty cell: every row needs a value in every column");
     if (c == '\n')
         r->line++;
     return SL_OK;
@@ -99,6 +110,14 @@ static bool is_number(const struct reader *r, double *value) {
     bool plain = strspn(r->cell, "+-.0123456789eE") == (size_t)r->length;
     *value = plain ? strtod(r->cell, &end) : 0;
     return plain && r->length && end == r->cell + r->length && fabs(*value) <= FLT_MAX;
+}
+
+/* Not even "nan" or "1e99". */
+static bool is_text(const struct reader *r) {
+    char *end;
+    double value = strtod(r->cell, &end);
+    (void)value;
+    return end != r->cell + r->length;
 }
 
 static char find_separator(const struct sl_blob *blob) {
@@ -125,6 +144,7 @@ static sl_err uneven(const struct reader *r, int64_t cells, int64_t columns) {
 
 /* Count rows (including names) and columns; *named: the first row has the names. */
 static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, bool *named) {
+    const struct column empty = {0};
     int64_t cells = 0;
     double value;
     *rows = *columns = 0;
@@ -134,10 +154,14 @@ static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, boo
         if (r->end)
             return SL_OK;
         cells++;
-        if (!*rows && !is_number(r, &value))
-            *named = true;
         if (cells > COLUMNS_MAX)
             return cell_fail(r, "more than 65,536 columns: not a table");
+        if (!*rows) {
+            SL_PUSH(&r->column, empty);
+            *named |= !is_number(r, &value);
+        }
+        if (*rows == 1 && *named && cells <= r->column.count)
+            r->column.at[cells - 1].is_text = is_text(r);
         if (!r->last)
             continue;
         if (!*rows)
@@ -180,16 +204,75 @@ static sl_err read_names(struct reader *r, struct sl_data *data, struct sl_table
     return named ? check_names(r, table) : SL_OK;
 }
 
-static sl_err read_cells(struct reader *r, struct sl_table *table) {
+/* ---- categories ---- */
+
+/* Columns of text, and those that have a list in the run. */
+static void find_text(struct reader *r, const struct sl_data *data, const struct sl_table *table) {
+    for (int i = 0; i < table->columns; i++) {
+        struct column *column = &r->column.at[i];
+        const struct sl_data_list *list = sl_data_list_find(data, table->name[i]);
+        column->is_text = list || (column->is_text && !data->has_categories);
+        column->known = list != NULL;
+        for (int64_t k = 0; list && k < list->count; k++)
+            sl_map_put(&column->number, sl_str(list->value[k]), k);
+    }
+}
+
+/* The number of a category: of the run, or in order of appearance. */
+static sl_err read_category(struct reader *r, struct sl_data *data, const char *name,
+                            struct column *column, double *out) {
+    struct sl_str text = {r->cell, (size_t)r->length};
+    const int64_t *found = sl_map_find(&column->number, text);
+    if (!found && column->known)
+        return sl_data_list_unknown(sl_data_list_find(data, name), r->name, r->cell);
+    if (!found && column->value.count == CATEGORIES_MAX)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: column '%s' has more than %d different values: not categories", r->name,
+                       name, CATEGORIES_MAX);
+    if (!found) {
+        text.at = sl_arena_dup(&data->arena, r->cell, text.length);
+        sl_map_put(&column->number, text, column->value.count);
+        SL_PUSH(&column->value, text.at);
+        found = sl_map_find(&column->number, text);
+    }
+    *out = (double)*found;
+    return SL_OK;
+}
+
+/* Renumbers a column in the order of its sorted values and lists them. */
+static void sort_column(struct sl_data *data, struct sl_table *table, int at,
+                        struct column *column) {
+    int64_t count = column->value.count;
+    const char **sorted = SL_VEC_FREEZE(&column->value, &data->arena);
+    float *rank = sl_realloc(NULL, sizeof *rank * (size_t)(count + 1));
+    sl_sort(sorted, count, sizeof *sorted, compare_names);
+    for (int64_t i = 0; i < count; i++)
+        rank[*sl_map_find(&column->number, sl_str(sorted[i]))] = (float)i;
+    for (int64_t row = 0; row < table->rows; row++) {
+        float *cell = &table->at[row * table->columns + at];
+        *cell = rank[(int64_t)*cell];
+    }
+    sl_data_list_add(data, table->name[at], sorted, count);
+    free(rank);
+}
+
+static sl_err read_cells(struct reader *r, struct sl_data *data, struct sl_table *table) {
+    find_text(r, data, table);
     for (int64_t i = 0; i < table->rows * table->columns; i++) {
         double value;
+        struct column *column = &r->column.at[i % table->columns];
         SL_TRY(next_cell(r));
-        if (!is_number(r, &value))
+        if (column->is_text)
+            SL_TRY(read_category(r, data, table->name[i % table->columns], column, &value));
+        else if (!is_number(r, &value))
             return sl_fail(SL_ERR_INPUT, "%s:%lld: column '%s': '%s' is not a finite number",
                            r->name, (long long)(r->last ? r->line - 1 : r->line),
                            table->name[i % table->columns], r->cell);
         table->at[i] = (float)value;
     }
+    for (int i = 0; i < table->columns; i++)
+        if (r->column.at[i].is_text && !r->column.at[i].known)
+            sort_column(data, table, i, &r->column.at[i]);
     return SL_OK;
 }
 
@@ -212,7 +295,7 @@ static sl_err read_table(struct sl_data *data, struct reader *r, struct sl_table
     data->own_bytes = size_bytes;
     rewind_to_start(r, blob, separator);
     SL_TRY(read_names(r, data, table, named));
-    return read_cells(r, table);
+    return read_cells(r, data, table);
 }
 
 static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
@@ -221,7 +304,13 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     data->state = table;
     SL_TRY(sl_data_blob_inflate(&data->blob[0]));
     struct reader *r = sl_realloc(NULL, sizeof *r);
+    memset(&r->column, 0, sizeof r->column);
     sl_err err = read_table(data, r, table);
+    for (int64_t i = 0; i < r->column.count; i++) {
+        sl_map_free(&r->column.at[i].number);
+        SL_VEC_FREE(&r->column.at[i].value);
+    }
+    SL_VEC_FREE(&r->column);
     free(r);
     if (err != SL_OK)
         return err;
@@ -231,7 +320,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
 
 const struct sl_data_kind sl_data_csv = {
     .name = "csv",
-    .brief = "a text table of numbers; the first row has the names",
+    .brief = "a table of numbers and categories; the first row has the names",
     .offers = "its columns by the names in the first row",
     .suffixes = ".csv.tsv",
     .files_max = 1,

@@ -2,7 +2,7 @@
  * keeps the list, and other data of the run have its numbers. */
 #include "base/map.h"
 #include "data/folder.h"
-#include "data/image_options.h"
+#include "image/sample.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static sl_err bind_image(struct picture_set *set, const struct sl_data_spec *spe
     set->channels = channels;
     set->height = (int)height;
     set->width = (int)width;
-    return sl_data_image_options(spec->images, channels, set->width, set->height, &set->options);
+    return sl_image_options_read(spec->images, channels, set->width, set->height, &set->options);
 }
 
 static sl_err bind(struct sl_data *data, struct picture_set *set, const struct sl_data_spec *spec) {
@@ -143,8 +143,7 @@ static sl_err fill(const struct sl_data *data, const struct sl_data_ask *ask) {
     }
     struct sl_image_draw draw = {data->seed, ask->draw, ask->vary};
     SL_TRY(decode(set, ask->sample, &image));
-    sl_err err =
-        sl_data_image_sample(&set->options, &image, &draw, set->width, set->height, ask->dst);
+    sl_err err = sl_image_sample(&set->options, &image, &draw, set->width, set->height, ask->dst);
     sl_image_free(&image);
     return err;
 }

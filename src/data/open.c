@@ -274,6 +274,7 @@ static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     if (data->packed && !data->kind->ignores)
         return sl_fail(SL_ERR_INPUT, "packed: is for JSON lines, not for a set of kind %s",
                        data->kind->name);
+    data->has_categories = spec->categories != NULL;
     if (spec->categories)
         SL_TRY(sl_data_categories_open(data, spec->categories));
     data->ordered = data->kind->ordered;

@@ -89,8 +89,9 @@ struct sl_data {
     bool in_order, drawn;
     struct sl_data_list *list; /* before open: those of the run */
     int list_count;
-    bool packed;    /* samples may hold several texts */
-    uint64_t print; /* of samples that are in no file; 0: none */
+    bool has_categories; /* the run has a file of them */
+    bool packed;         /* samples may hold several texts */
+    uint64_t print;      /* of samples that are in no file; 0: none */
 };
 
 /* The kinds, alphabetical, NULL at the end (registry.c). */

@@ -229,7 +229,7 @@ static void test_csv_sabotage(void **state) {
         {"a,b,c\n1,2,3\n1,2\n", "row 3 has 2 cells, the first row has 3"},
         {"a,b,c\n1,2,3\n1,2,3,4\n", "has 4 cells"},
         {"a,b,c\n1,,3\n", "empty cell"},
-        {"a,b,c\n1,2,x\n", "t.csv:2: column 'c': 'x' is not a finite number"},
+        {"a,b,c\n1,2,3\n1,2,x\n", "t.csv:3: column 'c': 'x' is not a finite number"},
         {"a,b,c\n1,2,nan\n", "not a finite number"},
         {"a,b,c\n1,2,1e99\n", "not a finite number"},
         {"a,b,c\n1,2,\"3\n", "not closed"},
@@ -280,12 +280,69 @@ static int remove_folder(void **state) {
     return 0;
 }
 
+/* Text becomes categories: sorted, or as in the list of the run. */
+static void test_categories(void **state) {
+    static const char text[] =
+        "size,colour,name\n1.5,red,b\n2,blue,a\n3,\"light, blue\",b\n4,red,7\n";
+    static const int32_t want[2][4] = {{2, 0, 1, 2}, {0, 3, 2, 0}};
+    struct sl_data_input inputs[3] = {sl_test_float("size", 0, 0, 0), sl_test_int("colour", 0, 4),
+                                      sl_test_int("label", 0, 3)};
+    struct sl_text names = {0};
+    (void)state;
+    const char *known =
+        sl_test_text("run.json", "{\"colour\": [\"red\", \"green\", \"light, blue\", \"blue\"], "
+                                 "\"name\": [\"7\", \"a\", \"b\"]}");
+    for (int run = 0; run < 2; run++) {
+        struct sl_data_file file = {"t.csv", text, sizeof text - 1};
+        struct sl_data_spec spec = {.source = "csv:",
+                                    .inputs = inputs,
+                                    .input_count = 3,
+                                    .in_order = true,
+                                    .categories = run ? known : NULL};
+        struct sl_data *data;
+        int32_t colour[4], label[4];
+        SL_TEST_OK(sl_data_open_memory(&spec, &file, 1, &data));
+        SL_TEST_OK(sl_data_fill(data, SL_DATA_TRAIN, 0, 4, 1, colour));
+        SL_TEST_OK(sl_data_fill(data, SL_DATA_TRAIN, 0, 4, 2, label));
+        for (int i = 0; i < 4; i++) {
+            static const int32_t labels[4] = {2, 1, 2, 0};
+            assert_int_equal(colour[i], want[run][i]);
+            assert_int_equal(label[i], labels[i]);
+        }
+        names.length = 0;
+        assert_true(sl_data_categories(data, &names));
+        assert_string_equal(names.at, run ? "{\"colour\": [\"red\", \"green\", \"light, blue\", "
+                                            "\"blue\"], \"name\": [\"7\", \"a\", \"b\"]}\n"
+                                          : "{\"colour\": [\"blue\", \"light, blue\", \"red\"], "
+                                            "\"name\": [\"7\", \"a\", \"b\"]}\n");
+        sl_data_close(data);
+        known = sl_test_text("run.json", names.at); /* what is written is read */
+        SL_TEST_OK(run ? sl_data_open_memory(&spec, &file, 1, &data) : SL_OK);
+        if (run)
+            sl_data_close(data);
+        known = sl_test_text("run.json",
+                             "{\"colour\": [\"red\", \"green\", \"light, blue\", \"blue\"], "
+                             "\"name\": [\"7\", \"a\", \"b\"]}");
+    }
+    known = sl_test_text("run.json", "{\"colour\": [\"red\"], \"name\": [\"7\", \"a\", \"b\"]}");
+    struct sl_data_file file = {"t.csv", text, sizeof text - 1};
+    struct sl_data_spec spec = {
+        .source = "csv:", .inputs = inputs, .input_count = 3, .categories = known};
+    struct sl_data *data;
+    SL_TEST_FAILS(sl_data_open_memory(&spec, &file, 1, &data), SL_ERR_INPUT,
+                  "'blue' is not one of the 1 categories of the run: red");
+    known = sl_test_text("run.json", "{\"colour\": [3]}");
+    SL_TEST_FAILS(sl_data_open_memory(&spec, &file, 1, &data), SL_ERR_INPUT, "must be a string");
+    sl_text_free(&names);
+    sl_test_folder_remove();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idx),       cmocka_unit_test(test_idx_sabotage),
-        cmocka_unit_test(test_idx_files), cmocka_unit_test(test_mnist),
-        cmocka_unit_test(test_csv),       cmocka_unit_test(test_csv_sabotage),
-        cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_categories),   cmocka_unit_test(test_idx),
+        cmocka_unit_test(test_idx_sabotage), cmocka_unit_test(test_idx_files),
+        cmocka_unit_test(test_mnist),        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_csv_sabotage), cmocka_unit_test(test_f32),
     };
     return cmocka_run_group_tests(tests, NULL, remove_folder);
 }

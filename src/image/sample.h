@@ -1,6 +1,6 @@
-/* How pictures become samples: size, part, mirror, scale. Private to data/. */
-#ifndef SL_DATA_IMAGE_OPTIONS_H
-#define SL_DATA_IMAGE_OPTIONS_H
+/* How pictures become samples: size, part, mirror, scale. */
+#ifndef SL_IMAGE_SAMPLE_H
+#define SL_IMAGE_SAMPLE_H
 
 #include "image/image.h"
 
@@ -18,17 +18,16 @@ struct sl_image_options {
 };
 
 /* "resize=256,crop=random,flip=1,mean=0.5/0.5/0.5,std=0.5"; `width`, `height`: of the input. */
-SL_MUST_CHECK sl_err sl_data_image_options(const char *text, int channels, int width, int height,
+SL_MUST_CHECK sl_err sl_image_options_read(const char *text, int channels, int width, int height,
                                            struct sl_image_options *out);
 
-/* The sample `draw` of a run (data/source.h), decoded before; `vary`: with the random choices. */
+/* Sample number `draw` of a run; `vary`: with the random choices. */
 struct sl_image_draw {
     uint64_t seed, draw;
     bool vary;
 };
-SL_MUST_CHECK sl_err sl_data_image_sample(const struct sl_image_options *options,
-                                          const struct sl_image *image,
-                                          const struct sl_image_draw *draw, int width, int height,
-                                          float *dst);
+SL_MUST_CHECK sl_err sl_image_sample(const struct sl_image_options *options,
+                                     const struct sl_image *image, const struct sl_image_draw *draw,
+                                     int width, int height, float *dst);
 
 #endif

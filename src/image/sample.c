@@ -1,6 +1,6 @@
 /* From a picture to a sample: resize, crop, mirror, scale. The random choices of a sample depend on the
  * seed and on the number of the sample in the run, so resuming and other layouts repeat them. */
-#include "data/image_options.h"
+#include "image/sample.h"
 
 #include "base/rng.h"
 #include "base/text.h"
@@ -54,30 +54,41 @@ static sl_err read_crop(const char *value, struct sl_image_options *out) {
     return sl_fail(SL_ERR_USAGE, "`images`: crop is centre, random or scaled, not '%s'", value);
 }
 
-static sl_err read_option(const char *key, const char *value, int channels,
+enum key { CROP, FLIP, MEAN, RESIZE, STD };
+
+static sl_err read_key(const char *name, enum key *out) {
+    static const char *const names[] = {"crop", "flip", "mean", "resize", "std"};
+    for (int i = 0; i < SL_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (enum key)i;
+            return SL_OK;
+        }
+    return sl_fail(SL_ERR_USAGE, "`images`: unknown '%s'; known: crop, flip, mean, resize, std",
+                   name);
+}
+
+static sl_err read_option(const char *name, const char *value, int channels,
                           struct sl_image_options *out) {
     int64_t number;
-    if (strcmp(key, "crop") == 0)
+    enum key key = CROP;
+    SL_TRY(read_key(name, &key));
+    if (key == CROP)
         return read_crop(value, out);
-    if (strcmp(key, "mean") == 0)
+    if (key == MEAN)
         return read_values(value, "images mean", channels, out->scale.mean);
-    if (strcmp(key, "std") == 0)
+    if (key == STD)
         return read_values(value, "images std", channels, out->scale.deviation);
-    bool resize = strcmp(key, "resize") == 0;
-    if (!resize && strcmp(key, "flip") != 0)
-        return sl_fail(SL_ERR_USAGE, "`images`: unknown '%s'; known: crop, flip, mean, resize, std",
-                       key);
-    SL_TRY(sl_parse_int(value, resize ? "images resize" : "images flip", &number));
-    if (number < 0 || number > (resize ? 16384 : 1))
-        return sl_fail(SL_ERR_USAGE, "`images`: %s=%s is out of range", key, value);
-    if (resize)
+    SL_TRY(sl_parse_int(value, name, &number));
+    if (number < 0 || number > (key == RESIZE ? 16384 : 1))
+        return sl_fail(SL_ERR_USAGE, "`images`: %s=%s is out of range", name, value);
+    if (key == RESIZE)
         out->resize = (int)number;
     else
         out->flip = number;
     return SL_OK;
 }
 
-sl_err sl_data_image_options(const char *text, int channels, int width, int height,
+sl_err sl_image_options_read(const char *text, int channels, int width, int height,
                              struct sl_image_options *out) {
     char item[256];
     *out = (struct sl_image_options){.scale = channels == 1 ? grey : imagenet};
@@ -158,8 +169,8 @@ static void whole_size(const struct sl_image_options *o, const struct sl_image *
     }
 }
 
-sl_err sl_data_image_sample(const struct sl_image_options *o, const struct sl_image *image,
-                            const struct sl_image_draw *draw, int width, int height, float *dst) {
+sl_err sl_image_sample(const struct sl_image_options *o, const struct sl_image *image,
+                       const struct sl_image_draw *draw, int width, int height, float *dst) {
     struct sl_image_box from = {0, 0, image->width, image->height}, part = {0, 0, width, height};
     struct sl_image small;
     int w = width, h = height;
