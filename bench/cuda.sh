@@ -8,13 +8,13 @@
 #   bench=cuda model= batch= ratio= ours_ms= torch_ms= ours_gib= torch_gib=
 #                                           medians of the rounds; ratio: PyTorch's time over ours
 #
-# Usage: ./dev bench cuda [--python PATH] [--cases "gpt2:16 resnet50:256 ..."] [--dtype bf16|fp16] [--rounds 3] [--table]
+# Usage: ./dev bench cuda [--python PATH] [--cases "gpt2:16 resnet50:256 ..."] [--dtype bf16|fp16|tf32|fp32] [--rounds 3] [--table]
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bench=${SL_BENCH_STEP:-$root/build/release/bench/step}
 models=${SL_BENCH_MODELS:-$root/models}
 python="" dtype=bf16 filter=RESULT rounds=3
-cases="gpt2:16 gpt2:32 gpt2:64 gpt2-355m:32 resnet50:256 bert-large:32 mmt:64"
+cases="gpt2:64 gpt2-355m:32 gpt2-774m:16 tinyllama:8 qwen2-0.5b:8 llama3-8b-l8:4 resnet50:256 bert-large:32 mmt:64"
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -29,10 +29,18 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+model_of() { # the model of a case: shapes without a file of their own are llama's
+    case $1 in
+    llama3-* | qwen2-*) echo llama ;;
+    *) echo "$1" ;;
+    esac
+}
 sets_of() { # the sizes in which the opponent has the model
     case $1 in
     gpt2*) echo V=50304 ;;
-    bert-large) echo T=512 ;;
+    bert-*) echo T=512 ;;
+    llama3-8b-l8) echo L=8 ;;
+    qwen2-0.5b) echo V=151936,L=24,C=896,H=14,K=2,F=4864,base=1000000.0,tied=1 ;;
     *) echo "" ;;
     esac
 }
@@ -41,7 +49,7 @@ median() { sort -g | sed -n "$(((rounds + 1) / 2))p"; }
 
 ours() { # MODEL BATCH: one round
     local out
-    if ! out=$("$bench" "$models/$1.model" "$(sets_of "$1")" "$2" "$dtype"); then
+    if ! out=$("$bench" "$models/$(model_of "$1").model" "$(sets_of "$1")" "$2" "$dtype"); then
         echo "$out" >&2
         exit 77
     fi

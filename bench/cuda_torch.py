@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The opponent of `./dev bench cuda`: the same models, batches and optimizer in PyTorch on one GPU.
 
-bf16 or fp16 autocast (fp16 with a GradScaler), fp32 weights, torch.compile, SDPA, fused AdamW,
+bf16 or fp16 autocast (fp16 with a GradScaler), or fp32 products (tf32: with rounded factors); fp32 weights, torch.compile, SDPA, fused AdamW,
 clipping to norm 1, images channels-last; random data that stays on the GPU. Prints one RESULT line
 per round: median milliseconds of a step and peak memory. With --rounds it compiles once and waits for
 a line on standard input before each round, so that bench/cuda.sh lets both sides take turns. Never a
@@ -87,6 +87,58 @@ class Bert(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
+class LlamaLayer(nn.Module):
+    """llama_layer of models/layers.model: rmsnorm, rope, grouped keys, swiglu."""
+
+    def __init__(self, c, h, hk, f):
+        super().__init__()
+        self.h, self.hk, self.d = h, hk, c // h
+        self.n1, self.n2 = nn.RMSNorm(c, eps=1e-5), nn.RMSNorm(c, eps=1e-5)
+        self.q, self.out = nn.Linear(c, c, bias=False), nn.Linear(c, c, bias=False)
+        self.k, self.v = (nn.Linear(c, hk * self.d, bias=False) for _ in range(2))
+        self.gate, self.up = nn.Linear(c, f, bias=False), nn.Linear(c, f, bias=False)
+        self.down = nn.Linear(f, c, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, t, c = x.shape
+        y = self.n1(x)
+        q = turn(self.q(y).view(b, t, self.h, self.d), cos, sin).transpose(1, 2)
+        k = turn(self.k(y).view(b, t, self.hk, self.d), cos, sin).transpose(1, 2)
+        v = self.v(y).view(b, t, self.hk, self.d).transpose(1, 2)
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.h != self.hk)
+        x = x + self.out(a.transpose(1, 2).reshape(b, t, c))
+        y = self.n2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+def turn(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return (x * cos + torch.cat((-b, a), dim=-1) * sin).to(x.dtype)
+
+
+class Llama(nn.Module):
+    def __init__(self, v, t, c, h, hk, f, layers, base=10000.0, tied=False):
+        super().__init__()
+        self.embed = nn.Embedding(v, c)
+        self.layers = nn.ModuleList(LlamaLayer(c, h, hk, f) for _ in range(layers))
+        self.norm, self.head = nn.RMSNorm(c, eps=1e-5), nn.Linear(c, v, bias=False)
+        if tied:
+            self.head.weight = self.embed.weight
+        d = c // h
+        angle = torch.arange(t)[:, None] * base ** (-torch.arange(0, d, 2) / d)
+        angle = torch.cat((angle, angle), dim=1)[:, None, :]
+        self.register_buffer("cos", angle.cos())
+        self.register_buffer("sin", angle.sin())
+        nn.init.normal_(self.embed.weight, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
 class Mmt(nn.Module):
     """models/mmt.model: GraphPipe's multi-modal transformer."""
 
@@ -154,6 +206,20 @@ def bert_large(b):
     return Bert(v, t, 1024, 16, 24), [ints(v, b, t), ints(2, b, t), mask, ints(v, b, t)]
 
 
+def bert_base(b):
+    v, t = 30522, 512
+    mask = torch.ones(b, t, dtype=torch.int64, device="cuda")
+    return Bert(v, t, 768, 12, 12), [ints(v, b, t), ints(2, b, t), mask, ints(v, b, t)]
+
+
+def gpt(c, h, layers):
+    return lambda b: (Gpt(50304, 1024, c, h, layers), tokens(50304, b, 1024))
+
+
+def llama(v, t, *sizes, **more):
+    return lambda b: (Llama(v, t, *sizes, **more), tokens(v, b, t))
+
+
 def mmt(b):
     features = [torch.randn(b, 256, 1024, device="cuda") for _ in range(4)]
     return Mmt(4, 1024, 16, 8, 1000), [ints(1000, b), *features]
@@ -165,9 +231,15 @@ def resnet50(b):
 
 
 MODELS = {
+    "bert-base": bert_base,
     "bert-large": bert_large,
-    "gpt2": lambda b: (Gpt(50304, 1024, 768, 12, 12), tokens(50304, b, 1024)),
-    "gpt2-355m": lambda b: (Gpt(50304, 1024, 1024, 16, 24), tokens(50304, b, 1024)),
+    "gpt2": gpt(768, 12, 12),
+    "gpt2-355m": gpt(1024, 16, 24),
+    "gpt2-774m": gpt(1280, 20, 36),
+    "gpt2-1.5b": gpt(1600, 25, 48),
+    "llama3-8b-l8": llama(128256, 2048, 4096, 32, 8, 14336, 8, base=500000.0),
+    "qwen2-0.5b": llama(151936, 2048, 896, 14, 2, 4864, 24, base=1000000.0, tied=True),
+    "tinyllama": llama(32000, 2048, 2048, 32, 4, 5632, 22),
     "mmt": mmt,
     "resnet50": resnet50,
 }
@@ -179,10 +251,10 @@ def main():
     parser.add_argument("batch", type=int)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--dtype", choices=["bf16", "fp16"], default="bf16")
+    parser.add_argument("--dtype", choices=["fp32", "tf32", "bf16", "fp16"], default="bf16")
     parser.add_argument("--eager", action="store_true")
     args = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("highest" if args.dtype == "fp32" else "high")
     model, data = MODELS[args.model](args.batch)
     model = model.cuda()
     run = model if args.eager else torch.compile(model)
@@ -193,7 +265,7 @@ def main():
     scaler = torch.amp.GradScaler("cuda", init_scale=1024, enabled=args.dtype == "fp16")
 
     def step():
-        with torch.autocast("cuda", dtype=half):
+        with torch.autocast("cuda", dtype=half, enabled=args.dtype in ("bf16", "fp16")):
             loss = run(*data)
         scaler.scale(loss).backward()
         scaler.unscale_(optim)

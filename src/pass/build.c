@@ -249,6 +249,7 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->part_at = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
     b->gone = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
     b->early = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
+    b->again = SL_NEW(&b->scratch, bool, spec->graph->values.count);
     b->readers = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_f = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_b = SL_NEW(&b->scratch, int, spec->graph->values.count);

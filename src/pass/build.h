@@ -38,6 +38,7 @@ struct sl_build {
     bool *gone;                             /* [nodes] a split or concat that became a view */
     bool *early;           /* [nodes] tagged W but computed with I, because the result is sent */
     int *readers;          /* [values] number of instructions of this stage that read a root */
+    bool *again;           /* [values] forward values that a backward kernel computes again */
     int *users, *users_at; /* fuse.c: users_at[v] .. users_at[v + 1] are v's instructions */
     int *item_f, *item_b;  /* [values] items of a root in the forward and in the backward pass */
     SL_VEC(struct sl_instr) instrs;
@@ -62,6 +63,9 @@ void sl_pass_build_views(struct sl_build *b);
 void sl_pass_build_fuse(struct sl_build *b);
 /* items.c */
 void sl_pass_build_items(struct sl_build *b);
+/* A value that enters the stage has one item. A computed value that is computed again has a second
+ * item that starts in the backward pass. Does an instruction at `time` use the second? */
+bool sl_pass_build_second_item(const struct sl_build *b, int value, int time);
 void sl_pass_build_share(struct sl_build *b);
 /* layout.c */
 void sl_pass_build_layout(struct sl_build *b);

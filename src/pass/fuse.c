@@ -5,7 +5,9 @@
  *   matmul, gelu_dx     -> matmul_gelu_dx    applies gelu's derivative before the store
  *   matmul, sum_to      -> matmul_sum_a/_b   gradients of a weight and its bias
  *   add, layernorm      -> add_layernorm
- *   (add,) layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
+ *   (add,) layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad          fuse_norms.c
+ *   (add,) rmsnorm_dx, rmsnorm_dw (, add)             -> rmsnorm_grad
+ *   silu, mul; mul, mul, silu_dx       -> silu_mul, silu_mul_grad; so gelu       fuse_gates.c
  *   batchnorm (, add), relu            -> batchnorm_relu
  *   (relu_dx,) batchnorm_dx, batchnorm_dw, sum_to -> batchnorm_grad, batchnorm_relu_grad
  *   cross_entropy, cross_entropy_dx    -> cross_entropy_grad
@@ -14,16 +16,15 @@
  * may round differently from the separate kernels. A plan must therefore not cut between nodes that
  * the whole model fuses: sl_pass_glue groups them, and plans respect the groups.
  */
-#include "pass/build.h"
-#include "pass/fused.h"
+#include "pass/fuse.h"
 
 #include <string.h>
 
-static bool is(const struct sl_instr *instr, const char *kernel) {
+bool sl_pass_fuse_is(const struct sl_instr *instr, const char *kernel) {
     return instr->kernel && strcmp(instr->kernel, kernel) == 0;
 }
 
-static int phase_end(const struct sl_build *b, int i) {
+int sl_pass_fuse_phase_end(const struct sl_build *b, int i) {
     return i < b->forward_end ? b->forward_end
            : i < b->split_at  ? b->split_at
                               : (int)b->instrs.count;
@@ -75,7 +76,7 @@ static int find_reader_until(const struct sl_build *b, int i, int end, const cha
         const struct sl_instr *instr = &b->instrs.at[j];
         if (j <= i || j >= end)
             continue;
-        if (instr->kernel && is(instr, kernel) && reads(instr, value))
+        if (instr->kernel && sl_pass_fuse_is(instr, kernel) && reads(instr, value))
             return j;
         if (instr->kernel && writes(instr, value))
             return -1; /* recomputed: from here on it is another item */
@@ -83,20 +84,19 @@ static int find_reader_until(const struct sl_build *b, int i, int end, const cha
     return -1;
 }
 
-/* As find_reader_until, within the phase of i. */
-static int find_reader(const struct sl_build *b, int i, const char *kernel, int value) {
-    return find_reader_until(b, i, phase_end(b, i), kernel, value);
+int sl_pass_fuse_reader(const struct sl_build *b, int i, const char *kernel, int value) {
+    return find_reader_until(b, i, sl_pass_fuse_phase_end(b, i), kernel, value);
 }
 
-/* Is `value` computed between i and j? Then j cannot move up to i. */
-static bool made_between(const struct sl_build *b, int i, int j, int value) {
+bool sl_pass_fuse_made_between(const struct sl_build *b, int i, int j, int value) {
     for (int k = i; k < j && value >= 0; k++)
         if (b->instrs.at[k].kernel && writes(&b->instrs.at[k], value))
             return true;
     return false;
 }
 
-static void set_operands(struct sl_build *b, struct sl_instr *instr, int in_count, int out_count) {
+void sl_pass_fuse_operands(struct sl_build *b, struct sl_instr *instr, int in_count,
+                           int out_count) {
     struct sl_operand *in = SL_NEW(&b->program->arena, struct sl_operand, in_count);
     struct sl_operand *out = SL_NEW(&b->program->arena, struct sl_operand, out_count);
     memcpy(in, instr->in,
@@ -111,77 +111,93 @@ static void set_operands(struct sl_build *b, struct sl_instr *instr, int in_coun
     instr->out_count = out_count;
 }
 
-/* Mark the second instruction as done by the first. Plans may still cut between the two. */
-static void absorb(struct sl_instr *first, struct sl_instr *second) {
+void sl_pass_fuse_absorb(struct sl_instr *first, struct sl_instr *second) {
     first->flops += second->flops;
     second->kernel = NULL;
 }
 
-static void remove_instr(struct sl_build *b, struct sl_instr *first, struct sl_instr *second) {
+void sl_pass_fuse_remove(struct sl_build *b, struct sl_instr *first, struct sl_instr *second) {
     struct sl_fused_pair pair = {first->node, second->node};
     SL_PUSH(&b->fused, pair);
-    absorb(first, second);
+    sl_pass_fuse_absorb(first, second);
 }
 
-static bool plain(const struct sl_instr *instr) {
+bool sl_pass_fuse_plain(const struct sl_instr *instr) {
     for (int i = 0; i < instr->in_count; i++)
         if (instr->in[i].row)
             return false;
     return !instr->accumulate && instr->out[0].row == 0;
 }
 
+int sl_pass_fuse_maker(const struct sl_build *b, int i, int value) {
+    while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
+        ;
+    return i;
+}
+
+static void join_grads(struct sl_build *b, struct sl_instr *dx, struct sl_instr *dw,
+                       struct sl_instr *db, const char *kernel) {
+    sl_pass_fuse_operands(b, dx, 5, 3);
+    dx->out[1] = dw->out[0];
+    dx->out[2] = db->out[0];
+    dx->accumulate = true;
+    dx->kernel = kernel;
+    sl_pass_fuse_remove(b, dx, dw);
+    sl_pass_fuse_remove(b, dx, db);
+}
+
 static bool fuse_gelu(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
-    int j = find_reader(b, i, "gelu", first->out[0].value);
+    int j = sl_pass_fuse_reader(b, i, "gelu", first->out[0].value);
     if (j < 0)
         return false;
     struct sl_instr *second = &b->instrs.at[j];
     const char *kernel = second->attr[0].i ? SL_FUSED_MATMUL_GELU_ERF : SL_FUSED_MATMUL_GELU;
     if (!b->spec->has_kernel(kernel))
         return false;
-    set_operands(b, first, 3, 2);
+    sl_pass_fuse_operands(b, first, 3, 2);
     first->out[1] = second->out[0];
     first->kernel = kernel;
-    remove_instr(b, first, second);
+    sl_pass_fuse_remove(b, first, second);
     return true;
 }
 
 static bool fuse_gelu_dx(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
-    int value = first->out[0].value, j = find_reader(b, i, "gelu_dx", value);
+    int value = first->out[0].value, j = sl_pass_fuse_reader(b, i, "gelu_dx", value);
     if (j < 0 || b->readers[value] != 1 || (first->in_count > 2 && first->in[2].value >= 0))
         return false;
     struct sl_instr *second = &b->instrs.at[j];
     const char *kernel = second->attr[0].i ? SL_FUSED_MATMUL_GELU_ERF_DX : SL_FUSED_MATMUL_GELU_DX;
     if (!b->spec->has_kernel(kernel) || second->in[0].value != value ||
-        made_between(b, i, j, second->in[1].value))
+        sl_pass_fuse_made_between(b, i, j, second->in[1].value))
         return false;
-    set_operands(b, first, 3, 1);
+    sl_pass_fuse_operands(b, first, 3, 1);
     first->in[2] = second->in[1];
     first->out[0] = second->out[0];
     first->kernel = kernel;
-    remove_instr(b, first, second);
+    sl_pass_fuse_remove(b, first, second);
     return true;
 }
 
 static bool fuse_add(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
-    int value = first->out[0].value, j = find_reader(b, i, "add", value);
+    int value = first->out[0].value, j = sl_pass_fuse_reader(b, i, "add", value);
     if (j < 0 || b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_MATMUL_ADD))
         return false;
     struct sl_instr *second = &b->instrs.at[j];
     if (second->pass != SL_PASS_F) /* a sum of gradients may be in another stage */
         return false;
     const struct sl_operand *other = &second->in[second->in[0].value == value];
-    if (other->numel != first->out[0].numel || other->value == value || !plain(second) ||
-        made_between(b, i, j, other->value))
+    if (other->numel != first->out[0].numel || other->value == value ||
+        !sl_pass_fuse_plain(second) || sl_pass_fuse_made_between(b, i, j, other->value))
         return false;
     struct sl_operand residual = *other;
-    set_operands(b, first, 4, 1);
+    sl_pass_fuse_operands(b, first, 4, 1);
     first->in[3] = residual;
     first->out[0] = second->out[0];
     first->kernel = SL_FUSED_MATMUL_ADD;
-    remove_instr(b, first, second);
+    sl_pass_fuse_remove(b, first, second);
     return true;
 }
 
@@ -192,7 +208,7 @@ static bool fuse_sum(struct sl_build *b, int i) {
     if (!first->accumulate || !ta || first->in[0].shape.rank != 2 || first->in[1].shape.rank != 2)
         return false;
     for (int side = 0; side < 2; side++) {
-        int dy = first->in[side].value, j = find_reader(b, i, "sum_to", dy);
+        int dy = first->in[side].value, j = sl_pass_fuse_reader(b, i, "sum_to", dy);
         const char *kernel = side ? SL_FUSED_MATMUL_SUM_B : SL_FUSED_MATMUL_SUM_A;
         if (j < 0 || (side == 0 && tb) || (side == 1 && tb) || !b->spec->has_kernel(kernel))
             continue;
@@ -201,10 +217,10 @@ static bool fuse_sum(struct sl_build *b, int i) {
         if (!second->accumulate || second->out[0].shape.rank != 1 ||
             second->out[0].numel != columns || second->in[0].row || first->in[side].row)
             continue;
-        set_operands(b, first, 2, 2);
+        sl_pass_fuse_operands(b, first, 2, 2);
         first->out[1] = second->out[0];
         first->kernel = kernel;
-        remove_instr(b, first, second);
+        sl_pass_fuse_remove(b, first, second);
         return true;
     }
     return false;
@@ -212,15 +228,16 @@ static bool fuse_sum(struct sl_build *b, int i) {
 
 static bool fuse_layernorm(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
-    int j = find_reader(b, i, "layernorm", first->out[0].value);
-    if (j < 0 || !b->spec->has_kernel(SL_FUSED_ADD_LAYERNORM) || !plain(first) ||
+    int j = sl_pass_fuse_reader(b, i, "layernorm", first->out[0].value);
+    if (j < 0 || !b->spec->has_kernel(SL_FUSED_ADD_LAYERNORM) || !sl_pass_fuse_plain(first) ||
         first->in[0].numel != first->out[0].numel || first->in[1].numel != first->out[0].numel)
         return false;
     struct sl_instr *second = &b->instrs.at[j];
-    if (second->in[0].value != first->out[0].value || made_between(b, i, j, second->in[1].value))
+    if (second->in[0].value != first->out[0].value ||
+        sl_pass_fuse_made_between(b, i, j, second->in[1].value))
         return false;
     struct sl_shape rows = second->in[0].shape; /* of the norm; may be a view of the sum */
-    set_operands(b, first, 4, 4);
+    sl_pass_fuse_operands(b, first, 4, 4);
     first->in[0].shape = first->in[1].shape = rows;
     first->in[2] = second->in[1];
     if (second->in_count > 2)
@@ -229,87 +246,7 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
         first->out[1 + k] = second->out[k];
     first->attr = second->attr;
     first->kernel = SL_FUSED_ADD_LAYERNORM;
-    remove_instr(b, first, second);
-    return true;
-}
-
-/* Fuse the add of another gradient of x into the layernorm gradient. The result is bit-identical.
- */
-static void fuse_layernorm_sum(struct sl_build *b, int i) {
-    struct sl_instr *first = &b->instrs.at[i];
-    int value = first->out[0].value, j = find_reader(b, i, "add", value);
-    if (j < 0 || b->readers[value] != 1 || !sl_pass_build_own_value(b, value))
-        return;
-    struct sl_instr *second = &b->instrs.at[j];
-    struct sl_operand other = second->in[second->in[0].value == value];
-    if (!plain(second) || other.value == value || other.numel != first->out[0].numel ||
-        other.dtype != first->out[0].dtype || second->out[0].dtype != first->out[0].dtype ||
-        made_between(b, i, j, other.value))
-        return;
-    set_operands(b, first, 6, 3);
-    first->in[5] = other;
-    first->out[0] = second->out[0];
-    absorb(first, second);
-}
-
-/* The instruction before i that computes `value`; -1: none. */
-static int find_maker(const struct sl_build *b, int i, int value) {
-    while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
-        ;
-    return i;
-}
-
-/* Fuse the add that computes dy into the layernorm gradient if nothing else reads the sum. The
- * result is bit-identical. */
-static void fuse_layernorm_dy(struct sl_build *b, int i) {
-    struct sl_instr *grad = &b->instrs.at[i];
-    int dy = grad->in[0].value, k = find_maker(b, i, dy);
-    if (k < b->forward_end || !is(&b->instrs.at[k], "add") || b->readers[dy] != 3 ||
-        !sl_pass_build_own_value(b, dy))
-        return;
-    struct sl_instr *sum = &b->instrs.at[k];
-    for (int s = 0; s < 2; s++)
-        if (sum->in[s].numel != sum->out[0].numel || sum->in[s].dtype != sum->out[0].dtype ||
-            made_between(b, k + 1, i, sum->in[s].value))
-            return;
-    if (!plain(sum))
-        return;
-    struct sl_shape rows = grad->in[0].shape; /* of the norm; may be a view of the sum */
-    set_operands(b, grad, 7, 3);
-    grad->in[0] = sum->in[0];
-    grad->in[6] = sum->in[1];
-    grad->in[0].shape = grad->in[6].shape = rows;
-    absorb(grad, sum);
-}
-
-/* Join dx, dw and db of a norm into one instruction. */
-static void join_grads(struct sl_build *b, struct sl_instr *dx, struct sl_instr *dw,
-                       struct sl_instr *db, const char *kernel) {
-    set_operands(b, dx, 5, 3);
-    dx->out[1] = dw->out[0];
-    dx->out[2] = db->out[0];
-    dx->accumulate = true;
-    dx->kernel = kernel;
-    remove_instr(b, dx, dw);
-    remove_instr(b, dx, db);
-}
-
-/* Fuse the three gradients of a layernorm: they read the same rows. */
-static bool fuse_layernorm_grad(struct sl_build *b, int i) {
-    struct sl_instr *first = &b->instrs.at[i];
-    int dy = first->in[0].value, x = first->in[1].value;
-    int w = find_reader(b, i, "layernorm_dw", dy), s = find_reader(b, i, "sum_to", dy);
-    if (b->spec->split || w < 0 || s < 0 || !plain(first) ||
-        !b->spec->has_kernel(SL_FUSED_LAYERNORM_GRAD))
-        return false;
-    struct sl_instr *dw = &b->instrs.at[w], *db = &b->instrs.at[s];
-    int64_t n = first->in[2].numel;
-    if (dw->in[1].value != x || !dw->accumulate || !db->accumulate || db->out[0].shape.rank != 1 ||
-        db->out[0].numel != n || db->in[0].row)
-        return false;
-    join_grads(b, first, dw, db, SL_FUSED_LAYERNORM_GRAD);
-    fuse_layernorm_sum(b, i);
-    fuse_layernorm_dy(b, i);
+    sl_pass_fuse_remove(b, first, second);
     return true;
 }
 
@@ -322,29 +259,32 @@ static bool sums_channels(const struct sl_instr *sum, int64_t n) {
 /* Fuse the gradient of a relu that follows the batchnorm into the batchnorm gradient. */
 static void fuse_relu_dx(struct sl_build *b, int i) {
     struct sl_instr *grad = &b->instrs.at[i];
-    int masked = grad->in[0].value, k = find_maker(b, i, masked);
-    int forward = find_maker(b, i, grad->in[3].value);
-    if (k < 0 || forward < 0 || !is(&b->instrs.at[k], "relu_dx") || b->readers[masked] != 3 ||
-        k < b->forward_end || !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU_GRAD))
+    int masked = grad->in[0].value, k = sl_pass_fuse_maker(b, i, masked);
+    int forward = sl_pass_fuse_maker(b, i, grad->in[3].value);
+    if (k < 0 || forward < 0 || !sl_pass_fuse_is(&b->instrs.at[k], "relu_dx") ||
+        b->readers[masked] != 3 || k < b->forward_end ||
+        !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU_GRAD))
         return;
     struct sl_instr *relu = &b->instrs.at[k], *made = &b->instrs.at[forward];
-    if (!plain(relu) || !is(made, SL_FUSED_BATCHNORM_RELU) || made->in_count != 5 ||
-        made->out[0].value != relu->in[1].value || made->in[0].value != grad->in[1].value)
+    if (!sl_pass_fuse_plain(relu) || !sl_pass_fuse_is(made, SL_FUSED_BATCHNORM_RELU) ||
+        made->in_count != 5 || made->out[0].value != relu->in[1].value ||
+        made->in[0].value != grad->in[1].value)
         return;
-    set_operands(b, grad, 7, 3);
+    sl_pass_fuse_operands(b, grad, 7, 3);
     grad->in[0] = relu->in[0];
     grad->in[5] = made->in[2];
     grad->in[6] = relu->in[1];
     grad->kernel = SL_FUSED_BATCHNORM_RELU_GRAD;
-    absorb(grad, relu);
+    sl_pass_fuse_absorb(grad, relu);
 }
 
 /* Fuse the three gradients of a batchnorm over images. */
 static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int dy = first->in[0].value;
-    int w = find_reader(b, i, "batchnorm_dw", dy), s = find_reader(b, i, "sum_to", dy);
-    if (b->spec->split || w < 0 || s < 0 || !plain(first) ||
+    int w = sl_pass_fuse_reader(b, i, "batchnorm_dw", dy),
+        s = sl_pass_fuse_reader(b, i, "sum_to", dy);
+    if (b->spec->split || w < 0 || s < 0 || !sl_pass_fuse_plain(first) ||
         !b->spec->has_kernel(SL_FUSED_BATCHNORM_GRAD))
         return false;
     struct sl_instr *dw = &b->instrs.at[w], *db = &b->instrs.at[s];
@@ -360,34 +300,35 @@ static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
 static bool find_other(const struct sl_build *b, int i, int j, int value, struct sl_operand *out) {
     const struct sl_instr *add = &b->instrs.at[j];
     *out = add->in[add->in[0].value == value];
-    return plain(add) && out->value != value && out->numel == add->out[0].numel &&
+    return sl_pass_fuse_plain(add) && out->value != value && out->numel == add->out[0].numel &&
            out->dtype == add->out[0].dtype && b->readers[add->out[0].value] == 1 &&
-           !made_between(b, i, j, out->value);
+           !sl_pass_fuse_made_between(b, i, j, out->value);
 }
 
 /* Fuse relu(batchnorm(x)) or relu(batchnorm(x) + r). The result is bit-identical. */
 static bool fuse_batchnorm_relu(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
-    int value = first->out[0].value, sum = find_reader(b, i, "add", value);
+    int value = first->out[0].value, sum = sl_pass_fuse_reader(b, i, "add", value);
     struct sl_operand other;
-    if (b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU) || !plain(first))
+    if (b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU) ||
+        !sl_pass_fuse_plain(first))
         return false;
     if (sum >= 0 && (b->instrs.at[sum].out[0].numel != first->out[0].numel ||
                      !find_other(b, i, sum, value, &other)))
         return false;
     if (sum >= 0)
         value = b->instrs.at[sum].out[0].value;
-    int j = find_reader(b, sum >= 0 ? sum : i, "relu", value);
-    if (j < 0 || !plain(&b->instrs.at[j]))
+    int j = sl_pass_fuse_reader(b, sum >= 0 ? sum : i, "relu", value);
+    if (j < 0 || !sl_pass_fuse_plain(&b->instrs.at[j]))
         return false;
-    set_operands(b, first, sum >= 0 ? 6 : 5, 5);
+    sl_pass_fuse_operands(b, first, sum >= 0 ? 6 : 5, 5);
     if (sum >= 0) {
         first->in[5] = other;
-        absorb(first, &b->instrs.at[sum]);
+        sl_pass_fuse_absorb(first, &b->instrs.at[sum]);
     }
     first->out[0] = b->instrs.at[j].out[0];
     first->kernel = SL_FUSED_BATCHNORM_RELU;
-    absorb(first, &b->instrs.at[j]);
+    sl_pass_fuse_absorb(first, &b->instrs.at[j]);
     return true;
 }
 
@@ -403,15 +344,16 @@ static bool fuse_cross_entropy(struct sl_build *b, int i) {
     struct sl_instr *second = &b->instrs.at[j];
     int seed = second->in[0].value;
     if (seed < 0 || sl_graph_value(b->graph, seed)->kind != SL_VALUE_SEED ||
-        second->in[3].value != first->out[1].value || !plain(first) || !plain(second))
+        second->in[3].value != first->out[1].value || !sl_pass_fuse_plain(first) ||
+        !sl_pass_fuse_plain(second))
         return false;
-    set_operands(b, first, 3, 3);
+    sl_pass_fuse_operands(b, first, 3, 3);
     first->in[2] = second->in[0];
     first->out[2] = first->out[1];
     first->out[1] = first->out[0];
     first->out[0] = second->out[0];
     first->kernel = SL_FUSED_CROSS_ENTROPY_GRAD;
-    absorb(first, second);
+    sl_pass_fuse_absorb(first, second);
     return true;
 }
 
@@ -434,23 +376,24 @@ static void compact(struct sl_build *b) {
 
 void sl_pass_build_fuse(struct sl_build *b) {
     list_users(b);
+    sl_pass_fuse_gates(b);
     for (int i = 0; i < (int)b->instrs.count; i++) {
         const struct sl_instr *instr = &b->instrs.at[i];
         if (!instr->kernel)
             continue;
-        if (is(instr, "matmul") && instr->accumulate)
+        if (sl_pass_fuse_is(instr, "matmul") && instr->accumulate)
             fuse_sum(b, i);
-        else if (is(instr, "matmul") && plain(instr))
+        else if (sl_pass_fuse_is(instr, "matmul") && sl_pass_fuse_plain(instr))
             (void)(fuse_gelu(b, i) || fuse_gelu_dx(b, i) || fuse_add(b, i));
-        else if (is(instr, "add"))
+        else if (sl_pass_fuse_is(instr, "add"))
             fuse_layernorm(b, i);
-        else if (is(instr, "layernorm_dx"))
-            fuse_layernorm_grad(b, i);
-        else if (is(instr, "batchnorm"))
+        else if (sl_pass_fuse_norm_grad(b, i))
+            continue;
+        else if (sl_pass_fuse_is(instr, "batchnorm"))
             fuse_batchnorm_relu(b, i);
-        else if (is(instr, "batchnorm_dx"))
+        else if (sl_pass_fuse_is(instr, "batchnorm_dx"))
             fuse_batchnorm_grad(b, i);
-        else if (is(instr, "cross_entropy"))
+        else if (sl_pass_fuse_is(instr, "cross_entropy"))
             fuse_cross_entropy(b, i);
     }
     compact(b);

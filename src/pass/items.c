@@ -34,13 +34,16 @@ static int new_item(struct sl_build *b, int value, int born) {
     return (int)b->items.count - 1;
 }
 
-/* The item of `value` for an instruction at `time`. A value that enters the stage has one item.
- * With recomputation, a computed value has a second item that starts in the backward pass. */
+bool sl_pass_build_second_item(const struct sl_build *b, int value, int time) {
+    return (b->spec->recompute || b->again[value]) && time >= b->forward_end &&
+           sl_pass_build_own_value(b, value) &&
+           sl_graph_value(b->graph, value)->node < b->graph->forward_count;
+}
+
+/* The item of `value` for an instruction at `time`. */
 static int item_at(struct sl_build *b, int value, int time, bool written) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
-    bool own = sl_pass_build_own_value(b, value);
-    bool second =
-        b->spec->recompute && time >= b->forward_end && own && v->node < b->graph->forward_count;
+    bool second = sl_pass_build_second_item(b, value, time);
     int *table = second ? b->item_b : b->item_f;
     if (table[value] < 0) {
         bool backward_value = v->kind == SL_VALUE_NODE && b->graph->differentiated &&
@@ -119,10 +122,8 @@ void sl_pass_build_items(struct sl_build *b) {
 static int item_of_operand(const struct sl_build *b, const struct sl_operand *operand, int time) {
     if (operand->value < 0 || operand->space != SL_SPACE_NONE || !planned(b, operand->value))
         return -1;
-    const struct sl_value *v = sl_graph_value(b->graph, operand->value);
-    bool second = b->spec->recompute && time >= b->forward_end &&
-                  sl_pass_build_own_value(b, operand->value) && v->node < b->graph->forward_count;
-    return second ? b->item_b[operand->value] : b->item_f[operand->value];
+    return sl_pass_build_second_item(b, operand->value, time) ? b->item_b[operand->value]
+                                                              : b->item_f[operand->value];
 }
 
 static int owner(const struct sl_build *b, int item) {

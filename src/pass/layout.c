@@ -100,9 +100,7 @@ static void place_items(struct sl_build *b) {
 }
 
 static const struct sl_item *item_of(const struct sl_build *b, int value, int time) {
-    const struct sl_value *v = sl_graph_value(b->graph, value);
-    bool second = b->spec->recompute && time >= b->forward_end &&
-                  sl_pass_build_own_value(b, value) && v->node < b->graph->forward_count;
+    bool second = sl_pass_build_second_item(b, value, time);
     int item = second ? b->item_b[value] : b->item_f[value];
     while (item >= 0 && b->items.at[item].into >= 0)
         item = b->items.at[item].into;

@@ -288,8 +288,9 @@ static void try_norm_parts(const struct bench_where *at, int64_t rows, int64_t n
 }
 
 static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
-    static const int64_t sizes[][2] = {{1, 8},     {37, 131},  {300, 264},
-                                       {129, 768}, {70, 1024}, {20001, 40}};
+    static const int64_t sizes[][2] = {{1, 8},      {37, 131},  {300, 264}, {129, 768},  {70, 1024},
+                                       {20001, 40}, {33, 1280}, {41, 2048}, {70, 3072},  {9, 4096},
+                                       {7, 5120},   {5, 8192},  {3, 8200},  {2100, 1288}};
     for (int s = 0; s < SL_COUNT(sizes); s++) {
         struct bench b;
         struct bench_where at = {"layernorm_grad", "fused", device, dtype, sizes[s][0]};

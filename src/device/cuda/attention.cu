@@ -1,13 +1,13 @@
-/* attention and its gradients for any head size and dtype. A warp serves one query (forward, dq)
- * or one key (dk, dv); its lanes share the keys or queries of the scores and the features of the
- * sums. The score matrix is never stored. 16-bit operands use cuDNN where it supports them
- * (attention_dnn.c), other heads of 64 use flash*.cu.
+/* attention and its gradients. 16-bit operands use cuDNN where it supports them
+ * (attention_cudnn.cu), other heads of 64 use flash*.cu, the rest uses products
+ * (attention_products.cu) or, for few queries or keys and for samples whose mask has holes, the
+ * kernels of this file: a warp serves one query (forward, dq) or one key (dk, dv); its lanes share
+ * the keys or queries of the scores and the features of the sums; scores are not stored.
  *
  *   y = softmax(scale q k') v     lse is kept;   D_t = sum over features of dy_t y_t
  *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p' dy
  */
 #include "device/cuda/attention.cuh"
-#include "device/cuda/attention_dnn.h"
 
 enum { WARPS = 4, MAX_D = 256, PER_LANE = MAX_D / 32 };
 
@@ -186,219 +186,51 @@ static sl_err check_size(const att &z) {
                          MAX_D, (int)z.d);
 }
 
-/* ---- by cuDNN ---- */
-
-/* Maximum bytes of the gradients of scores of one part of the batch, in a backward pass. */
-static const i64 max_scores = (i64)7 << 28;
-
-static bool plain_half(const sl_operand &o) {
-    return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
-}
-
-/* q: index of the first of the inputs q, k, v. */
-static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
-    const sl_operand *in = instr->in + q, *out = instr->out;
-    int mask = q ? 6 : 3;
-    memset(key, 0, sizeof *key);
-    key->backward = q != 0;
-    key->half = sl_half_of(in[0].dtype);
-    key->causal = instr->attr[0].i != 0;
-    key->batch = in[0].shape.dim[0];
-    key->queries = in[0].shape.dim[1];
-    key->heads = in[0].shape.dim[2];
-    key->width = in[0].shape.dim[3];
-    key->keys = in[1].shape.dim[1];
-    key->q_row = row_of(in[0]);
-    key->k_row = row_of(in[1]);
-    key->v_row = row_of(in[2]);
-    bool halves = plain_half(in[0]) && plain_half(in[1]) && plain_half(in[2]) &&
-                  plain_half(q ? instr->in[4] : out[0]) && (!q || plain_half(instr->in[0]));
-    if (q) {
-        key->dq_row = row_of(out[0]);
-        key->dk_row = row_of(out[1]);
-        key->dv_row = row_of(out[2]);
-        halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
-    }
-    key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
-    return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
-           key->width <= 128 && !(key->masked && key->causal) &&
-           (!key->causal || key->queries == key->keys);
-}
-
-/* The largest part of the batch whose scores fit. */
-static i64 part_of(const sl_dnn_attention &key) {
-    i64 each = key.heads * key.queries * key.keys * 2, part = key.batch;
-    while (part > 1 && (key.batch % part || part * each > max_scores))
-        part--;
-    return part;
-}
-
-static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
-
-/* Scratch is [dots of the whole batch] [counts] [workspace of one part]. Bytes of the dots: */
-static i64 dots_of(const att &z, const sl_dnn_attention &key) {
-    return key.backward ? padded(z.b * z.hq * z.t * (i64)sizeof(float)) : 0;
-}
-
-/* For a mask: how many queries and keys of each sample are not padding, and which samples cuDNN
- * cannot do. The counts of a part of the batch begin at a multiple of 16 bytes. */
-struct counts {
-    int32_t *queries, *keys, *left;
-    i64 part, stride;
-    __host__ __device__ i64 at(i64 b) const { return b / part * stride + b % part; }
-};
-
-static counts counts_at(const att &z, const sl_dnn_attention &key, char *scratch) {
-    i64 stride = (key.batch + 3) / 4 * 4, all = z.b / key.batch * stride;
-    int32_t *first = (int32_t *)(scratch + dots_of(z, key));
-    return {first, first + all, first + 2 * all, key.batch, stride};
-}
-
-static i64 counts_of(const att &z, const sl_dnn_attention &key) {
-    counts c = counts_at(z, key, NULL);
-    return key.masked ? padded((2 * (c.keys - c.queries) + z.b) * (i64)sizeof(int32_t)) : 0;
-}
-
-/* Does cuDNN support this call? The key is then that of a part of the batch. */
-static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
-                     i64 *workspace) {
-    if (!dnn_key(instr, q, key))
-        return false;
-    i64 batch = key->batch;
-    if (key->backward)
-        key->batch = part_of(*key);
-    /* every part must begin aligned */
-    if (key->batch < batch && (key->queries % 8 || key->keys % 8))
-        return false;
-    *workspace = sl_cuda_dnn_attention_bytes(cuda, key);
-    return *workspace >= 0;
-}
-
-/* ---- masks ----
- *
- * cuDNN knows padding: of a sample, the first so many keys count. A mask may be anything, and only
- * the GPU knows what it is. So cuDNN is told the lengths of those samples that end in padding, and
- * the own kernels serve those with holes, or without any key; both are launched every time.
- */
-
-/* A block per sample. cuDNN's result is overwritten for a sample whose mask has holes. */
-static __global__ void count_keys(const int32_t *mask, i64 queries, i64 keys, counts c) {
-    i64 b = blockIdx.x;
-    int seen = 0, holes = 0;
-    for (i64 j = threadIdx.x; j < keys; j += blockDim.x) {
-        bool sees = mask[b * keys + j] != 0;
-        seen += sees;
-        holes |= sees && j > 0 && mask[b * keys + j - 1] == 0;
-    }
-    holes = __syncthreads_or(holes);
-    __shared__ int sums[THREADS / 32];
-    seen = __reduce_add_sync(~0u, seen);
-    if (threadIdx.x % 32 == 0)
-        sums[threadIdx.x / 32] = seen;
-    __syncthreads();
-    if (threadIdx.x)
-        return;
-    for (int i = 1; i < THREADS / 32; i++)
-        seen += sums[i];
-    bool left = holes || seen == 0;
-    c.queries[c.at(b)] = (int32_t)queries;
-    c.keys[c.at(b)] = left ? 1 : seen;
-    c.left[b] = left;
-}
-
-/* Sets the gradients of padding to 0, which cuDNN does not write. A warp per key. */
-static __global__ void clear_padding(att z) {
-    i64 row = warp_number(), b = row / z.s, j = row % z.s;
-    if (b >= z.b || is_mine(z, b) || z.mask[row])
-        return;
-    eight zeros = {};
-    for (i64 i = 8 * (threadIdx.x % 32); i < z.hk * z.d; i += 8 * 32) {
-        put8(z.dk, at_k(z, z.dk_row, b, j, 0) + i, zeros);
-        put8(z.dv, at_k(z, z.dv_row, b, j, 0) + i, zeros);
-    }
-}
-
-/* Runs one part of the batch, from sample b on. */
-static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key, i64 b) {
-    i64 t = b * z.t * 2, s = b * z.s * 2, y_row = z.hq * z.d; /* bytes per element of a row */
-    counts c = counts_at(z, key, (char *)call->scratch);
-    sl_dnn_attention_io io = {};
-    io.q = (char *)z.q.at + t * z.q_row;
-    io.k = (char *)z.k.at + s * z.k_row;
-    io.v = (char *)z.v.at + s * z.v_row;
-    io.y = (char *)z.y.at + t * y_row;
-    io.lse = (float *)z.lse.at + b * z.hq * z.t;
-    if (key.backward) {
-        io.dy = (char *)z.dy.at + t * y_row;
-        io.dq = (char *)z.dq.at + t * z.dq_row;
-        io.dk = (char *)z.dk.at + s * z.dk_row;
-        io.dv = (char *)z.dv.at + s * z.dv_row;
-        io.dots = (float *)call->scratch + b * z.hq * z.t;
-    }
-    io.query_counts = c.queries + c.at(b);
-    io.key_counts = c.keys + c.at(b);
-    io.workspace = (char *)c.queries + counts_of(z, key);
-    io.scale = z.scale;
-    io.stream = call->stream;
-    return sl_cuda_dnn_attention_run(call->device, &key, &io);
-}
-
-/* With a mask, z.only then names the samples that remain for the other kernels. */
-static sl_err dnn_run(const sl_cuda_call *call, att &z, const sl_dnn_attention &key) {
-    counts c = counts_at(z, key, (char *)call->scratch);
-    if (key.masked)
-        count_keys<<<(unsigned)z.b, THREADS, 0, call->stream>>>(z.mask, z.t, z.s, c);
-    for (i64 b = 0; b < z.b; b += key.batch)
-        SL_TRY(dnn_part(call, z, key, b));
-    z.only = key.masked ? c.left : NULL;
-    if (key.masked && key.backward)
-        clear_padding<<<warps_for(z.b * z.s), 32 * WARPS, 0, call->stream>>>(z);
-    return launched(call);
-}
-
-static i64 dnn_bytes(const sl_cuda_call *call) {
-    sl_dnn_attention key;
-    i64 workspace;
-    bool backward = call->instr->out_count > 2;
-    att z = backward ? att_backward(call) : att_forward(call);
-    if (!dnn_fits(call->device, call->instr, backward, &key, &workspace))
-        return 0;
-    return dots_of(z, key) + counts_of(z, key) + workspace;
-}
-
 /* ---- kernels ---- */
+
+/* Products are planned for what flash*.cu never supports; the addresses do not matter. */
+static bool by_products(const sl_cuda_call *call, const att &z, bool back) {
+    bool flash = z.q.half && z.d == 64 && z.scale > 0;
+    return !flash && attention_products_fit(call->device, z, back);
+}
+
+static i64 scratch_of(const sl_cuda_call *call) {
+    bool back = call->instr->out_count > 2;
+    att z = back ? att_backward(call) : att_forward(call);
+    i64 bytes = attention_cudnn_bytes(call, z, back);
+    return bytes < 0 && by_products(call, z, back) ? attention_products_bytes(z, back) : bytes;
+}
 
 static sl_err k_attention(const sl_cuda_call *call) {
     att z = att_forward(call);
-    sl_dnn_attention key;
-    i64 workspace;
-    SL_TRY(check_size(z));
-    if (dnn_fits(call->device, call->instr, 0, &key, &workspace)) {
-        SL_TRY(dnn_run(call, z, key));
-        if (!z.only)
-            return SL_OK;
-    }
+    bool done = false;
+    SL_TRY(attention_cudnn(call, z, false, &done));
+    if (done)
+        return SL_OK;
     if (flash_fits(z))
         return flash_forward(call, z);
+    if (!z.only && by_products(call, z, false))
+        return attention_products(call, z, false);
+    SL_TRY(check_size(z));
     forward<<<warps_for(z.b * z.hq * z.t), 32 * WARPS, 0, call->stream>>>(z);
     return launched(call);
 }
 
 static sl_err k_attention_dqkv(const sl_cuda_call *call) {
     att z = att_backward(call);
-    sl_dnn_attention key;
-    i64 workspace, queries = z.b * z.hq * z.t;
-    SL_TRY(check_size(z));
-    if (dnn_fits(call->device, call->instr, 1, &key, &workspace)) {
-        SL_TRY(dnn_run(call, z, key));
-        if (!z.only)
-            return SL_OK;
-    }
+    i64 queries = z.b * z.hq * z.t;
+    bool done = false;
+    SL_TRY(attention_cudnn(call, z, true, &done));
+    if (done)
+        return SL_OK;
     if (flash_fits(z)) {
         if (!z.only) /* else cuDNN has computed the dots of all samples */
             row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
         return flash_backward(call, z);
     }
+    if (!z.only && by_products(call, z, true))
+        return attention_products(call, z, true);
+    SL_TRY(check_size(z));
     row_dots_exact<<<blocks_for(queries, THREADS), THREADS, 0, call->stream>>>(z);
     back_q<<<warps_for(z.b * z.hq * z.t), 32 * WARPS, 0, call->stream>>>(z);
     back_k<<<warps_for(z.b * z.hk * z.s), 32 * WARPS, 0, call->stream>>>(z);
@@ -409,8 +241,8 @@ static i64 dots_bytes(const sl_instr *instr) { return instr->in[5].numel * (i64)
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_attentions[] = {
-    {"attention", k_attention, NULL, false, dnn_bytes},
-    {"attention_dqkv", k_attention_dqkv, dots_bytes, false, dnn_bytes},
+    {"attention", k_attention, NULL, false, scratch_of},
+    {"attention_dqkv", k_attention_dqkv, dots_bytes, false, scratch_of},
     {},
 };
 /* clang-format on */

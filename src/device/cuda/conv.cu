@@ -1,39 +1,50 @@
-/* conv2d and its gradients by cuDNN, for images [B,C,H,W]; only deterministic algorithms. The
- * weight gradient is computed in scratch and then added to its accumulator. For 16 bits
- * conv_last.cu has precedence. */
+/* conv2d and its gradients by cuDNN, for images [B,C,H,W]; only deterministic algorithms. If none
+ * fits the workspace for the whole batch, it is computed in equal parts, which add to the weight
+ * gradient in order; if none fits for one sample, conv_own.cu computes it. The weight gradient is
+ * computed in scratch and then added to its accumulator. For 16 bits conv_last.cu has precedence. */
 #include "device/cuda/conv_last.h"
-#include "device/cuda/kernels.cuh"
+#include "device/cuda/conv_own.cuh"
 
 static const i64 max_workspace = (i64)256 << 20;
 
 struct conv {
-    cudnnTensorDescriptor_t x, y, bias;
+    cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t op;
 };
 
 static void close_conv(conv *c) {
-    cudnnDestroyTensorDescriptor(c->x);
-    cudnnDestroyTensorDescriptor(c->y);
-    cudnnDestroyTensorDescriptor(c->bias);
-    cudnnDestroyFilterDescriptor(c->w);
-    cudnnDestroyConvolutionDescriptor(c->op);
+    if (c->x)
+        cudnnDestroyTensorDescriptor(c->x);
+    if (c->y)
+        cudnnDestroyTensorDescriptor(c->y);
+    if (c->w)
+        cudnnDestroyFilterDescriptor(c->w);
+    if (c->op)
+        cudnnDestroyConvolutionDescriptor(c->op);
 }
 
-static sl_err set_image(cudnnTensorDescriptor_t *out, const sl_shape *s, int half) {
+static sl_err set_image(cudnnTensorDescriptor_t *out, const sl_shape *s, i64 samples, int half) {
     SL_TRY(SL_CUDNN(cudnnCreateTensorDescriptor(out)));
     return SL_CUDNN(cudnnSetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, sl_half_dnn(half),
-                                               (int)s->dim[0], (int)s->dim[1], (int)s->dim[2],
+                                               (int)samples, (int)s->dim[1], (int)s->dim[2],
                                                (int)s->dim[3]));
 }
 
-static sl_err open_conv(const sl_cuda_call *call, const sl_shape *x, const sl_shape *w,
-                        const sl_shape *y, int half, conv *c) {
+struct sizes {
+    const sl_shape *x, *w, *y;
+    i64 samples; /* of a part */
+    int half;
+};
+
+static sl_err open_conv(const sl_cuda_call *call, const sizes &z, conv *c) {
+    const sl_shape *w = z.w;
+    int half = z.half;
     const union sl_attr *attr = call->instr->attr;
     const int64_t *stride = attr[0].ints.at, *pad = attr[1].ints.at, *gap = attr[2].ints.at;
     cudnnMathType_t math = half || call->device->tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
-    SL_TRY(set_image(&c->x, x, half));
-    SL_TRY(set_image(&c->y, y, half));
+    SL_TRY(set_image(&c->x, z.x, z.samples, half));
+    SL_TRY(set_image(&c->y, z.y, z.samples, half));
     SL_TRY(SL_CUDNN(cudnnCreateFilterDescriptor(&c->w)));
     SL_TRY(SL_CUDNN(cudnnSetFilter4dDescriptor(c->w, sl_half_dnn(half), CUDNN_TENSOR_NCHW,
                                                (int)w->dim[0], (int)w->dim[1], (int)w->dim[2],
@@ -48,15 +59,61 @@ static sl_err open_conv(const sl_cuda_call *call, const sl_shape *x, const sl_sh
 }
 
 /* The first algorithm of a list that is deterministic and fits the workspace. */
-template <class P> static sl_err pick(const P *list, int count, int *out) {
+template <class P> static bool pick(const P *list, int count, int *out) {
     for (int i = 0; i < count; i++)
         if (list[i].status == CUDNN_STATUS_SUCCESS && list[i].determinism == CUDNN_DETERMINISTIC &&
             (i64)list[i].memory <= max_workspace) {
             *out = (int)list[i].algo;
-            return SL_OK;
+            return true;
         }
-    return sl_fail(SL_ERR_REFUSED,
-                   "cuDNN has no deterministic algorithm for a convolution of this shape");
+    return false;
+}
+
+enum { NO_ALGORITHM = -1 };
+
+/* Algorithms for parts of this size; NO_ALGORITHM: there is none. */
+static int ask_forward(cudnnHandle_t dnn, const conv *c) {
+    cudnnConvolutionFwdAlgoPerf_t list[8];
+    int count = 0, algo = NO_ALGORITHM;
+    if (cudnnGetConvolutionForwardAlgorithm_v7(dnn, c->x, c->w, c->op, c->y, 8, &count, list))
+        return NO_ALGORITHM;
+    return pick(list, count, &algo) ? algo : NO_ALGORITHM;
+}
+static int ask_dx(cudnnHandle_t dnn, const conv *c) {
+    cudnnConvolutionBwdDataAlgoPerf_t list[8];
+    int count = 0, algo = NO_ALGORITHM;
+    if (cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, c->w, c->y, c->op, c->x, 8, &count, list))
+        return NO_ALGORITHM;
+    return pick(list, count, &algo) ? algo : NO_ALGORITHM;
+}
+static int ask_dw(cudnnHandle_t dnn, const conv *c) {
+    cudnnConvolutionBwdFilterAlgoPerf_t list[8];
+    int count = 0, algo = NO_ALGORITHM;
+    if (cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, c->x, c->y, c->op, c->w, 8, &count,
+                                                      list))
+        return NO_ALGORITHM;
+    return pick(list, count, &algo) ? algo : NO_ALGORITHM;
+}
+
+/* Opens the convolution for the largest parts of the batch that have an algorithm. */
+static sl_err open_parts(const sl_cuda_call *call, sizes *z, conv *c, int *algo,
+                         int (*ask)(cudnnHandle_t dnn, const conv *c)) {
+    i64 batch = z->x->dim[0];
+    for (z->samples = batch; z->samples > 0; z->samples--) {
+        if (batch % z->samples)
+            continue;
+        close_conv(c);
+        *c = {};
+        SL_TRY(open_conv(call, *z, c));
+        if ((*algo = ask(call->device->dnn, c)) != NO_ALGORITHM)
+            break;
+    }
+    return SL_OK;
+}
+
+/* Bytes of the samples before sample b. */
+static i64 before(const sizes &z, const sl_shape *image, i64 b) {
+    return b * image->dim[1] * image->dim[2] * image->dim[3] * (z.half ? 2 : 4);
 }
 
 static int half_of(const sl_cuda_call *call) { return sl_half_of(call->instr->in[0].dtype); }
@@ -103,23 +160,42 @@ static __global__ void add_bias(array y, array bias, i64 count, i64 plane, i64 c
     GRID_LOOP(i, count) put(y, i, get(y, i) + get(bias, i / plane % channels));
 }
 
+static conv_own own_of(const sl_cuda_call *call, const sizes &z, const void *x, const void *w,
+                       const void *y) {
+    const union sl_attr *attr = call->instr->attr;
+    conv_own own = {};
+    own.x = {(void *)x, z.half};
+    own.w = {(void *)w, z.half};
+    own.y = {(void *)y, z.half};
+    for (int i = 0; i < 4; i++) {
+        own.xs[i] = z.x->dim[i];
+        own.ws[i] = z.w->dim[i];
+        own.ys[i] = z.y->dim[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        own.stride[i] = attr[0].ints.at[i];
+        own.pad[i] = attr[1].ints.at[i];
+        own.gap[i] = attr[2].ints.at[i];
+    }
+    return own;
+}
+
 static sl_err run_forward(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
-    cudnnHandle_t dnn = call->device->dnn;
-    cudnnConvolutionFwdAlgoPerf_t list[8];
+    sizes z = {&instr->in[0].shape, &instr->in[1].shape, &instr->out[0].shape, 0, half};
     float one = 1, zero = 0;
-    int count, algo = 0;
+    int algo = NO_ALGORITHM;
     i64 used = 0;
-    SL_TRY(
-        open_conv(call, &instr->in[0].shape, &instr->in[1].shape, &instr->out[0].shape, half, c));
-    SL_TRY(SL_CUDNN(
-        cudnnGetConvolutionForwardAlgorithm_v7(dnn, c->x, c->w, c->op, c->y, 8, &count, list)));
-    SL_TRY(pick(list, count, &algo));
+    SL_TRY(open_parts(call, &z, c, &algo, ask_forward));
     const void *x = in_type(call, 0, half, &used), *w = in_type(call, 1, half, &used);
     void *y = out_type(call, half, used);
-    SL_TRY(SL_CUDNN(cudnnConvolutionForward(dnn, &one, c->x, x, c->w, w, c->op,
-                                            (cudnnConvolutionFwdAlgo_t)algo, call->scratch,
-                                            (size_t)max_workspace, &zero, c->y, y)));
+    if (algo == NO_ALGORITHM)
+        conv_own_forward(call, own_of(call, z, x, w, y));
+    for (i64 b = 0; algo != NO_ALGORITHM && b < z.x->dim[0]; b += z.samples)
+        SL_TRY(SL_CUDNN(cudnnConvolutionForward(
+            call->device->dnn, &one, c->x, (const char *)x + before(z, z.x, b), c->w, w, c->op,
+            (cudnnConvolutionFwdAlgo_t)algo, call->scratch, (size_t)max_workspace, &zero, c->y,
+            (char *)y + before(z, z.y, b))));
     if (instr->in_count > 2 && call->in[2]) {
         const int64_t *dim = instr->out[0].shape.dim;
         add_bias<<<blocks_for(instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
@@ -130,41 +206,41 @@ static sl_err run_forward(const sl_cuda_call *call, conv *c, int half) {
 
 static sl_err run_dx(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
-    cudnnHandle_t dnn = call->device->dnn;
-    cudnnConvolutionBwdDataAlgoPerf_t list[8];
+    sizes z = {&instr->out[0].shape, &instr->in[1].shape, &instr->in[0].shape, 0, half};
     float one = 1, zero = 0;
-    int count, algo = 0;
+    int algo = NO_ALGORITHM;
     i64 used = 0;
-    SL_TRY(
-        open_conv(call, &instr->out[0].shape, &instr->in[1].shape, &instr->in[0].shape, half, c));
-    SL_TRY(SL_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, c->w, c->y, c->op, c->x, 8,
-                                                                &count, list)));
-    SL_TRY(pick(list, count, &algo));
+    SL_TRY(open_parts(call, &z, c, &algo, ask_dx));
     const void *dy = in_type(call, 0, half, &used), *w = in_type(call, 1, half, &used);
     void *dx = out_type(call, half, used);
-    SL_TRY(SL_CUDNN(cudnnConvolutionBackwardData(dnn, &one, c->w, w, c->y, dy, c->op,
-                                                 (cudnnConvolutionBwdDataAlgo_t)algo, call->scratch,
-                                                 (size_t)max_workspace, &zero, c->x, dx)));
+    if (algo == NO_ALGORITHM)
+        conv_own_dx(call, own_of(call, z, dx, w, dy));
+    for (i64 b = 0; algo != NO_ALGORITHM && b < z.x->dim[0]; b += z.samples)
+        SL_TRY(SL_CUDNN(cudnnConvolutionBackwardData(
+            call->device->dnn, &one, c->w, w, c->y, (const char *)dy + before(z, z.y, b), c->op,
+            (cudnnConvolutionBwdDataAlgo_t)algo, call->scratch, (size_t)max_workspace, &zero, c->x,
+            (char *)dx + before(z, z.x, b))));
     return finish(call, dx, half);
 }
 
 static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
-    cudnnHandle_t dnn = call->device->dnn;
-    cudnnConvolutionBwdFilterAlgoPerf_t list[8];
+    sizes z = {&instr->in[1].shape, &instr->out[0].shape, &instr->in[0].shape, 0, half};
     float one = 1, zero = 0;
-    int count, algo = 0;
+    int algo = NO_ALGORITHM;
     i64 used = 0;
-    SL_TRY(
-        open_conv(call, &instr->in[1].shape, &instr->out[0].shape, &instr->in[0].shape, half, c));
-    SL_TRY(SL_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, c->x, c->y, c->op, c->w, 8,
-                                                                  &count, list)));
-    SL_TRY(pick(list, count, &algo));
+    SL_TRY(open_parts(call, &z, c, &algo, ask_dw));
+    if (half && z.samples < z.x->dim[0]) /* parts add in fp32 */
+        return run_dw(call, c, SL_HALF_NOT);
     const void *dy = in_type(call, 0, half, &used), *x = in_type(call, 1, half, &used);
     void *dw = out_type(call, half, used);
-    SL_TRY(SL_CUDNN(cudnnConvolutionBackwardFilter(
-        dnn, &one, c->x, x, c->y, dy, c->op, (cudnnConvolutionBwdFilterAlgo_t)algo, call->scratch,
-        (size_t)max_workspace, &zero, c->w, dw)));
+    if (algo == NO_ALGORITHM)
+        conv_own_dw(call, own_of(call, z, x, dw, dy));
+    for (i64 b = 0; algo != NO_ALGORITHM && b < z.x->dim[0]; b += z.samples)
+        SL_TRY(SL_CUDNN(cudnnConvolutionBackwardFilter(
+            call->device->dnn, &one, c->x, (const char *)x + before(z, z.x, b), c->y,
+            (const char *)dy + before(z, z.y, b), c->op, (cudnnConvolutionBwdFilterAlgo_t)algo,
+            call->scratch, (size_t)max_workspace, b ? &one : &zero, c->w, dw)));
     return finish(call, dw, half);
 }
 

@@ -1,28 +1,6 @@
 /* Elementwise kernels: y = f(x), and dx = f(dy, x or y); eight elements per thread. They may work
  * in place: the same thread reads an element before it writes it. */
-#include "device/cuda/kernels.cuh"
-
-struct number { /* the attribute of ops that have one */
-    float f;
-    int i;
-};
-
-static __device__ __forceinline__ float sigmoid_of(float x) { return 1 / (1 + expf(-x)); }
-static __device__ __forceinline__ float gelu_slope(float x) {
-    return 0.79788456080286535588f * (1 + 3 * 0.044715f * x * x);
-}
-static __device__ __forceinline__ float gelu_tanh(float x) {
-    return tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x));
-}
-
-#define FUNCTION(name, x_, y_, formula)                                                            \
-    struct name {                                                                                  \
-        static __device__ __forceinline__ float of(float x_, float y_, number n) {                 \
-            (void)n;                                                                               \
-            (void)y_;                                                                              \
-            return formula;                                                                        \
-        }                                                                                          \
-    };
+#include "device/cuda/activation.cuh"
 
 #define LAMBDA 1.0507009873554804934f
 #define ALPHA 1.6732632423543772848f
@@ -33,8 +11,6 @@ FUNCTION(f_relu, x, y, x < 0 ? 0 : x)
 FUNCTION(f_relu_dx, dy, y, y > 0 ? dy : 0)
 FUNCTION(f_sigmoid, x, y, sigmoid_of(x))
 FUNCTION(f_sigmoid_dx, dy, y, dy *y *(1 - y))
-FUNCTION(f_silu, x, y, x *sigmoid_of(x))
-FUNCTION(f_silu_dx, dy, x, dy *sigmoid_of(x) * (1 + x * (1 - sigmoid_of(x))))
 FUNCTION(f_tanh, x, y, tanhf(x))
 FUNCTION(f_tanh_dx, dy, y, dy *(1 - y * y))
 FUNCTION(f_selu, x, y, LAMBDA *(x > 0 ? x : ALPHA * expm1f(x)))
@@ -44,18 +20,15 @@ FUNCTION(f_copy, x, y, x)
 FUNCTION(f_add, a, b, a + b)
 FUNCTION(f_sub, a, b, a - b)
 FUNCTION(f_mul, a, b, a *b)
-FUNCTION(f_gelu, x, y,
-         n.i ? 0.5f * x *erfcf(-x * 0.70710678118654752440f) : 0.5f * x * (1 + gelu_tanh(x)))
-FUNCTION(f_gelu_dx, dy, x,
-         n.i ? dy *(0.5f * erfcf(-x * 0.70710678118654752440f) +
-                    x * 0.39894228040143267794f * expf(-0.5f * x * x))
-             : dy * 0.5f *
-                   (1 + gelu_tanh(x) + x * (1 - gelu_tanh(x) * gelu_tanh(x)) * gelu_slope(x)))
 
-/* b.at may be NULL. */
-template <class F>
+/* b.at may be NULL. HALF: type of all arrays, a template parameter so that loads can overlap;
+ * MIXED: each has its own. */
+enum { MIXED = -1 };
+template <class F, int HALF>
 static __global__ void map8(array y, array a, array b, i64 count, number n, bool add) {
     i64 eights = count / 8;
+    if (HALF != MIXED)
+        y.half = a.half = b.half = HALF;
     GRID_LOOP(i, eights) {
         eight u = get8(a, 8 * i), v = u, out;
         if (b.at)
@@ -81,9 +54,12 @@ static __global__ void map1(array y, array a, array b, i64 count, number n, bool
 
 template <class F>
 static sl_err map(const sl_cuda_call *call, array y, array a, array b, i64 count, number n) {
-    if (fit8(y, a, b))
-        map8<F><<<blocks_for(count, THREADS * 8), THREADS, 0, call->stream>>>(y, a, b, count, n,
-                                                                              call->add);
+    unsigned blocks = blocks_for(count, THREADS * 8);
+    int half = half_of_all(y, a, b);
+    if (fit8(y, a, b) && half == SL_HALF_BF16)
+        map8<F, SL_HALF_BF16><<<blocks, THREADS, 0, call->stream>>>(y, a, b, count, n, call->add);
+    else if (fit8(y, a, b))
+        map8<F, MIXED><<<blocks, THREADS, 0, call->stream>>>(y, a, b, count, n, call->add);
     else
         map1<F><<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, a, b, count, n,
                                                                           call->add);
@@ -112,6 +88,28 @@ static sl_err k_copy(const sl_cuda_call *call) {
                                              cudaMemcpyDeviceToDevice, call->stream));
     }
     return map<f_copy>(call, out_array(call, 0), in_array(call, 0), array{}, out->numel, number{});
+}
+
+/* ---- tensors at the border of a tensor-parallel region (op/shard.c) ---- */
+
+static sl_err k_shard_fan(const sl_cuda_call *call) {
+    i64 count = call->instr->out[0].numel;
+    for (int i = 0; i < call->instr->out_count; i++)
+        if (call->out[i] && call->out[i] != call->in[0])
+            SL_TRY(
+                map<f_copy>(call, out_array(call, i), in_array(call, 0), array{}, count, number{}));
+    return SL_OK;
+}
+
+static sl_err k_shard_sum(const sl_cuda_call *call) {
+    i64 count = call->instr->out[0].numel;
+    array y = out_array(call, 0);
+    sl_cuda_call adding = *call;
+    adding.add = true;
+    SL_TRY(k_copy(call));
+    for (int i = 1; i < call->instr->in_count; i++)
+        SL_TRY(map<f_copy>(&adding, y, in_array(call, i), array{}, count, number{}));
+    return SL_OK;
 }
 
 /* ---- two tensors with broadcasting ---- */
@@ -205,6 +203,9 @@ extern "C" const struct sl_cuda_kernel sl_cuda_elementwise[] = {
     {"scale", k_scale},
     {"selu", k_map<f_selu>},
     {"selu_dx", k_map<f_selu_dx>},
+    {"shard_enter", k_shard_fan},
+    {"shard_fan", k_shard_fan},
+    {"shard_sum", k_shard_sum},
     {"sigmoid", k_map<f_sigmoid>},
     {"sigmoid_dx", k_map<f_sigmoid_dx>},
     {"silu", k_map<f_silu>},

@@ -1,5 +1,5 @@
 /* dropout and alpha_dropout: the mask of op/dropout.h, recomputed by every kernel that needs it.
- * rope: rotates pairs of features by an angle that depends on the position. */
+ * dot_interaction. */
 #include "device/cuda/kernels.cuh"
 
 /* Philox 4x32-10, as in base/rng.c: word (index & 3) of draw (index / 4). */
@@ -68,52 +68,6 @@ static sl_err k_alpha_dropout(const sl_cuda_call *call) {
 
 static sl_err k_alpha_dropout_dx(const sl_cuda_call *call) {
     return run_drop(call, slope(call->instr->attr[0].f), 0, 0);
-}
-
-/* ---- rope ---- */
-
-struct turn {
-    i64 t, h, d;
-    double base, scale;
-    int64_t start;
-    bool half, inverse;
-    int64_t ramp; /* as in op/rope.h */
-    double low, high;
-};
-
-/* sl_op_rope_rate of op/rope.h */
-static __device__ double rope_rate(const turn &z, i64 i) {
-    double f = pow(z.base, -2.0 * (double)i / (double)z.d);
-    if (z.ramp == 0)
-        return z.scale * f;
-    double u = z.ramp == 1 ? f : (double)i;
-    return f * (z.scale + (1 - z.scale) * fmin(fmax((u - z.low) / (z.high - z.low), 0.0), 1.0));
-}
-
-/* A thread per pair. Angles grow with the position, so they are computed in double. */
-static __global__ void rope(array y, array x, turn z, i64 pairs, bool add) {
-    GRID_LOOP(p, pairs) {
-        i64 i = p % (z.d / 2), head = p / (z.d / 2), t = head / z.h % z.t;
-        double angle = (double)(z.start + t) * rope_rate(z, i);
-        double s, c;
-        sincos(angle, &s, &c);
-        s = z.inverse ? -s : s;
-        i64 a = head * z.d + (z.half ? i : 2 * i), b = z.half ? a + z.d / 2 : a + 1;
-        float u = get(x, a), v = get(x, b);
-        put(y, a, u * (float)c - v * (float)s, add);
-        put(y, b, u * (float)s + v * (float)c, add);
-    }
-}
-
-static sl_err k_rope(const sl_cuda_call *call) {
-    const union sl_attr *attr = call->instr->attr;
-    const int64_t *dim = call->instr->in[0].shape.dim;
-    turn z = {dim[1],         dim[2],         dim[3],    attr[0].f, attr[3].f, attr[1].i,
-              attr[2].i == 0, attr[4].i != 0, attr[5].i, attr[6].f, attr[7].f};
-    i64 pairs = call->instr->in[0].numel / 2;
-    rope<<<blocks_for(pairs, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), z, pairs, call->add);
-    return launched(call);
 }
 
 /* ---- dot_interaction (DLRM): products of all pairs of features ---- */
@@ -189,7 +143,6 @@ extern "C" const struct sl_cuda_kernel sl_cuda_features[] = {
     {"dot_interaction", k_interaction},
     {"dot_interaction_dx", k_interaction_dx},
     {"dropout", k_dropout, NULL, false, NULL, true},
-    {"rope", k_rope},
     {},
 };
 /* clang-format on */

@@ -15,16 +15,19 @@
     X(experts)                                                                                     \
     X(extrema)                                                                                     \
     X(features)                                                                                    \
+    X(gates)                                                                                       \
     X(groupnorms)                                                                                  \
     X(images)                                                                                      \
     X(indexing)                                                                                    \
     X(losses)                                                                                      \
     X(lstms)                                                                                       \
+    X(norm_grads)                                                                                  \
     X(norms_back)                                                                                  \
     X(norms_table)                                                                                 \
     X(pointwise)                                                                                   \
     X(products)                                                                                    \
     X(reductions)                                                                                  \
+    X(ropes)                                                                                       \
     X(softmaxes)
 
 #define DECLARE(family) extern const struct sl_cuda_kernel sl_cuda_##family[];
