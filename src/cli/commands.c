@@ -23,6 +23,7 @@ extern const struct sl_command sl_cli_cmd_sample;
 extern const struct sl_command sl_cli_cmd_sched;
 extern const struct sl_command sl_cli_cmd_sim;
 extern const struct sl_command sl_cli_cmd_study;
+extern const struct sl_command sl_cli_cmd_tokenizer;
 extern const struct sl_command sl_cli_cmd_train;
 extern const struct sl_command sl_cli_cmd_verify;
 extern const struct sl_command sl_cli_cmd_version;
@@ -51,6 +52,7 @@ static const struct sl_command *const commands[] = {
     &sl_cli_cmd_sched,
     &sl_cli_cmd_sim,
     &sl_cli_cmd_study,
+    &sl_cli_cmd_tokenizer,
     &sl_cli_cmd_train,
     &sl_cli_cmd_verify,
     &sl_cli_cmd_version,
