@@ -324,7 +324,7 @@ static void bench_graph(const struct options *o, const char *name, const char *s
     open_bench(&race.b, file, sets, (int)o->threads);
     race.b.train.batch = batch;
     race.b.train.micros = MICROS;
-    race.b.train.steps = o->steps + 1; /* one before the race */
+    race.b.train.steps = 0; /* each run is a schedule of its own, filled and drained */
     enter_graphs(&race);
     int graphs = race.count;
     enter_chains(&race);

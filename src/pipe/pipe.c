@@ -24,7 +24,7 @@ static sl_err run_list(struct sl_pipe_worker *w) {
         int seat = sl_sched_seat(sched->plan, listed->stage, w->index);
         struct sl_action action = sl_sched_at(sched, seat, listed, spot.rep);
         sl_pipe_status_action(w, &action);
-        if (w->pipe->config.on_action)
+        if (w->pipe->config.on_action && !sl_pipe_skips(w->pipe, &action))
             SL_TRY(w->pipe->config.on_action(w->pipe->config.on_action_ctx, w->index, number++));
         SL_TRY(sl_pipe_act_traced(w, &action));
         sl_comm_poll(w->pipe->comm);

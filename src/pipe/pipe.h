@@ -41,7 +41,7 @@ struct sl_pipe_config {
     bool staleness;      /* measure the staleness of weights */
     bool global_step;    /* asynchronous schedules: clip and skip by the global norm */
     int64_t stall_ns;    /* the watchdog's least stall limit (watchdog.c); 0: SL_STALL_NS */
-    /* Called by worker threads before every action, for tests and drills; an error ends the run.
+    /* Called by worker threads before every action that runs; for tests and drills. An error ends the run.
      * NULL: none. */
     sl_err (*on_action)(void *ctx, int worker, int64_t action);
     void *on_action_ctx;
