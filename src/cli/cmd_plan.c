@@ -85,6 +85,7 @@ static sl_err parse_model(const struct sl_args *args, struct sl_job_plan_request
     out->staleness_cost = sl_args_text(args, "--staleness-cost", NULL);
     SL_TRY(sl_cli_degrees(args, &out->dp, &out->pp));
     out->straight = sl_args_has(args, "--straight");
+    out->uniform = sl_args_has(args, "--uniform");
     out->whole_layers = sl_args_has(args, "--whole-layers");
     out->what_if = !sl_args_has(args, "--json");
     out->progress = show_progress;
@@ -206,6 +207,7 @@ static const struct sl_option options[] = {
     {"--dtype", "D", "type of products: fp32, fp16 or bf16 (default fp32)", false},
     {"--optimizer", "O", "optimizer whose state must fit (default adamw)", false},
     {"--straight", NULL, "no replicas", false},
+    {"--uniform", NULL, "equal replicas and recomputation of all stages, as Megatron needs", false},
     {"--recompute", "R", "stages that recompute: auto, none or all (default auto)", false},
     {"--whole-layers", NULL, "cut between repeated blocks only", false},
     {"--time-limit", "S", "stop after S seconds with the best plan so far", false},

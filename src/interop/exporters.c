@@ -71,7 +71,7 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
         if (stage->width != first->width)
             return sl_fail(SL_ERR_REFUSED,
                            "%s replicates all stages alike, and here %s has %d replicas and %s "
-                           "has %d; plan with --planner 2bw or --straight",
+                           "has %d; plan with --uniform or --straight",
                            target, first->name, first->width, stage->name, stage->width);
         if (stage->micro_size != first->micro_size)
             return sl_fail(SL_ERR_REFUSED,
@@ -87,7 +87,7 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
         if (stage->recompute != first->recompute)
             return sl_fail(SL_ERR_REFUSED,
                            "%s recomputes on all stages or on none, and here %s and %s differ; "
-                           "plan with --planner 2bw",
+                           "plan with --uniform",
                            target, first->name, stage->name);
     }
     return SL_OK;

@@ -156,6 +156,7 @@ static sl_err build_problem(struct sl_job_planning *p) {
                                    .memory = r->memory_bytes,
                                    .zero1 = r->zero1,
                                    .straight = r->straight,
+                                   .uniform = r->uniform,
                                    .whole_layers = r->whole_layers};
     spec.precision = sl_search_precision_find(dtype);
     if (!spec.precision)

@@ -40,6 +40,7 @@ struct sl_job_plan_request {
     int threads;          /* of the search [all cores] */
     double time_limit_s;  /* return the best plan found until then [no limit] */
     bool straight;        /* no replicas */
+    bool uniform;         /* stages with equal replicas and recomputation only */
     bool whole_layers;    /* cut between repeated blocks only */
     bool what_if;         /* search better machines too, if the search was quick */
     /* Called by the searching thread; NULL: never. until_ns: deadline by sl_clock_ns, or 0. */

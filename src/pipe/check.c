@@ -344,6 +344,10 @@ sl_err sl_pipe_check(const struct sl_check_config *config, struct sl_check_repor
     struct pair whole = {.config = config, .report = report}, single = whole;
     bool same = true;
     *report = (struct sl_check_report){.kind = SL_CHECK_SAME};
+    if (config->pipe.plan->stages[0].parts > 1)
+        return sl_fail(SL_ERR_REFUSED,
+                       "the reference of a check has no tensor parallelism; compare the run with "
+                       "one of `tp` on one worker, with 'sluice compare'");
     sl_err err = check_whole(&whole, &same);
     close_pair(&whole);
     if (err != SL_OK || same || report->stale)

@@ -277,9 +277,12 @@ static void sum_reduce(struct sl_arena *arena, struct sl_candidate_detail *detai
         if (stage->passes != SL_STAGE_TRAINS)
             continue;
         stage->meetings = detail->c.width[s] > 1;
-        stage->reduce = sl_search_reduce_ns(detail->problem->machine, devices, detail->c.width[s],
-                                            (double)stage->bytes.params) +
-                        tie_ns(detail, s, &stage->meetings);
+        int64_t all_reduce = sl_search_reduce_ns(detail->problem->machine, devices,
+                                                 detail->c.width[s], (double)stage->bytes.params);
+        /* runs here (exact_bytes) gather the weights after the all-reduce */
+        bool gathers = detail->problem->zero1 && detail->problem->exact_bytes;
+        stage->reduce =
+            all_reduce + (gathers ? all_reduce / 2 : 0) + tie_ns(detail, s, &stage->meetings);
     }
 }
 

@@ -83,8 +83,18 @@ static struct sl_candidate_entry estimate(const struct sl_problem *p,
     return found;
 }
 
-/* Does the problem allow the candidate's choice of recomputation? */
+static bool is_uniform(const struct sl_candidate *c) {
+    for (int s = 1; s < c->stage_count; s++)
+        if (c->width[s] != c->width[0] || c->recompute[s] != c->recompute[0] ||
+            sl_search_candidate_size(c, s) != sl_search_candidate_size(c, 0))
+            return false;
+    return true;
+}
+
+/* Does the problem allow the candidate's replicas and choice of recomputation? */
 static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c) {
+    if (p->uniform && !is_uniform(c))
+        return false;
     for (int s = 0; s < c->stage_count; s++)
         if (p->recompute == (c->recompute[s] ? SL_RECOMPUTE_NEVER : SL_RECOMPUTE_ALWAYS))
             return false;
@@ -102,9 +112,27 @@ static void count_tried(struct sl_search_result *out, const char *planner, int m
     out->tried[at].may_fit += may_fit;
 }
 
+/* Recomputation on some stages becomes recomputation on all. */
+static void add_uniform(struct sl_search_pool *pool, const struct sl_candidate *c,
+                        const char *planner) {
+    struct sl_arena scratch = {0};
+    struct sl_candidate all = *c;
+    bool *recompute = SL_NEW(&scratch, bool, c->stage_count);
+    for (int s = 0; s < c->stage_count; s++)
+        recompute[s] = true;
+    all.recompute = recompute;
+    if (is_uniform(&all))
+        sl_search_pool_add(pool, &all, planner);
+    sl_arena_free(&scratch);
+}
+
 void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *c,
                         const char *planner) {
     const struct sl_problem *p = pool->query->problem;
+    if (p->uniform && !is_uniform(c)) {
+        add_uniform(pool, c, planner);
+        return;
+    }
     if (sl_search_candidate_devices(c) > p->machine->device_count || !is_allowed(p, c) ||
         !sl_search_query_takes(pool->query, c))
         return;

@@ -409,6 +409,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
         .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,
         .copy_bytes_per_s = spec->cost ? spec->cost->link_bytes_per_s : 0,
         .straight = spec->straight,
+        .uniform = spec->uniform,
         .shards = spec->shards ? spec->shards->count : 1,
         .zero1 = spec->zero1,
         .team = spec->shards ? spec->shards->link : (struct sl_team_link){0},

@@ -90,6 +90,7 @@ struct sl_problem {
     const struct sl_cost *cost; /* measured times; NULL: times are from a roofline */
     bool freezes;               /* a parameter is frozen */
     bool straight;              /* plans must have no replicas */
+    bool uniform;               /* all stages must have equal replicas, sizes and recomputation */
     int shards;                 /* t: each device of `machine` is a team of t devices; 0: 1 */
     struct sl_team_link team;   /* links inside a team, if shards > 1 */
     bool zero1;                 /* replicas divide the optimizer state among them */
@@ -164,7 +165,7 @@ struct sl_problem_spec {
     const int64_t *sizes; /* [size_count] micro-batch sizes; NULL: use micro_size */
     int size_count;
     int64_t memory; /* limit per device; 0: that of the machine */
-    bool straight;
+    bool straight, uniform;
     bool whole_layers; /* cut only between repeated blocks (graph/blocks.h) */
     enum sl_recompute recompute;
     const struct sl_staleness_cost *staleness; /* the problem points to these rows */

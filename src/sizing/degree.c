@@ -95,10 +95,6 @@ static bool is_better(const struct result *a, const struct result *b) {
     return a->step_ns != b->step_ns ? a->step_ns < b->step_ns : a->over_bytes < b->over_bytes;
 }
 
-/* Training here cannot divide the optimizer state, so that plans for it keep it whole: those whose bytes
- * are exact. */
-static bool divides_state(const struct sl_problem *p) { return !p->exact_bytes; }
-
 /* Equal pipelines with and without divided optimizer state; the better of them with the row's own search.
  * Where that would take minutes: equal pipelines of whole layers, with divided state. */
 static sl_err try_open(struct scan *s, struct sl_arena *arena, const struct sl_job_planning *p,
@@ -106,9 +102,8 @@ static sl_err try_open(struct scan *s, struct sl_arena *arena, const struct sl_j
     struct result best, other;
     const struct sl_planner *equal = s->row->large ? s->row->large : s->row;
     bool large = is_large(p->problem) || whole_layers > s->request->whole_layers;
-    SL_TRY(search(s, equal, arena, p, s->request->zero1 || (large && divides_state(p->problem)),
-                  &best));
-    if (!s->request->zero1 && !large && divides_state(p->problem)) {
+    SL_TRY(search(s, equal, arena, p, s->request->zero1 || large, &best));
+    if (!s->request->zero1 && !large) {
         SL_TRY(search(s, equal, arena, p, true, &other));
         best = is_better(&other, &best) ? other : best;
     }

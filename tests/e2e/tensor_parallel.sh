@@ -78,3 +78,31 @@ refused 'use --clip-scope stage' --stages 2 --replicas 2 --zero1 --schedule stas
 refused 'need equal numbers of micro-batches' --stages 2 --replicas 3 --zero1 --schedule 2bw
 sed '0,/ shards 2 /s// shards 4 /' moved/plan.plan >mixed.plan
 refused 'has 4 shards and stage' --plan mixed.plan
+
+# A model that no device holds alone: the plan has shards, replicas, several stages on a worker and divided
+# optimizer state. It runs as printed, with the bits of one stage, and fits as planned.
+cat >small.machine <<'EOF'
+sluice-machine 1
+machine small "two hosts of four small devices"
+kind d memory 18000000 stream 10e9 fp32 1e12 efficiency 0.5 overhead 1000
+link nv bandwidth 5e9 latency 2000 sharing pair
+link eth bandwidth 1e9 latency 20000 sharing port
+host h count 2 inside nv devices d 4
+level cluster hosts 2 over eth
+EOF
+small=(llama --set 'V=128,T=16,L=4,C=256,H=8,K=2,F=512')
+"$SLUICE" plan "${small[@]}" --machine small.machine --batch 16 --schedule interleaved -o small.plan --quiet >/dev/null
+grep -q '^stage s3 width 2 .* shards 2 zero1 on 2 3' small.plan || fail "plan: $(grep ^stage small.plan)"
+micro=$(sed -n 's/^stage s0 width 2 micro \([0-9]*\) .*/\1/p' small.plan)
+"$SLUICE" train "${small[@]}" --plan small.plan --steps 2 --out small --quiet
+"$SLUICE" train "${small[@]}" --tp 2 --stages 1 --replicas 2 --batch 16 --micro $((16 / micro)) --steps 2 --out whole --quiet
+same whole small
+if "$SLUICE" check "${small[@]}" --plan small.plan --steps 1 2>why >/dev/null; then fail "check of shards"; fi
+grep -q 'no tensor parallelism' why || fail "check of shards: $(cat why)"
+# one stage of it recomputes, which Megatron does not have; --uniform plans what it has
+if "$SLUICE" export small.plan --to megatron 2>why >/dev/null; then fail "Megatron recomputes on one stage"; fi
+grep -q 'plan with --uniform' why || fail "recomputation on one stage: $(cat why)"
+"$SLUICE" plan "${small[@]}" --machine small.machine --batch 16 --schedule interleaved --uniform --whole-layers -o even.plan --quiet >/dev/null
+"$SLUICE" export even.plan --to megatron >out || fail "an even plan"
+grep -qx -- '--tensor-model-parallel-size 2' out || fail "an even plan: $(cat out)"
+"$SLUICE" train "${small[@]}" --plan even.plan --steps 1 --quiet
