@@ -17,10 +17,10 @@ int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split) {
 }
 
 /* Map a global sample number to the sample of the set and to its number for random masking. */
-static struct sl_data_ask place_of(const struct sl_data *data, enum sl_data_split split,
-                                   int64_t number) {
+struct sl_data_ask sl_data_place(const struct sl_data *data, enum sl_data_split split,
+                                 int64_t number) {
     int64_t count = data->samples[split], epoch = number / count, at = number % count;
-    struct sl_data_ask ask = {0};
+    struct sl_data_ask ask = {.number = number, .split = split};
     if (split == SL_DATA_TRAIN && !data->in_order)
         at = sl_rng_permute(data->seed, shuffle_stream + (uint64_t)epoch, at, count);
     ask.vary = split == SL_DATA_TRAIN && !data->in_order;
@@ -46,7 +46,7 @@ sl_err sl_data_fill(const struct sl_data *data, enum sl_data_split split, int64_
     const int64_t step_bytes = data->bound[input].numel * 4; /* float and int32_t */
     SL_TRY(check_range(data, split, first, count));
     for (int64_t i = 0; i < count; i++) {
-        struct sl_data_ask ask = place_of(data, split, first + i);
+        struct sl_data_ask ask = sl_data_place(data, split, first + i);
         ask.row = i;
         ask.input = input;
         ask.dst = (char *)dst + i * step_bytes;
@@ -106,7 +106,8 @@ sl_err sl_data_count_valid(const struct sl_data *data, enum sl_data_split split,
         return count_by_reading(data, split, first, count, input, valid);
     if (target && data->seq->masked)
         for (int64_t i = 0; i < count; i++)
-            *valid += sl_data_seq_masked_count(data->seq, place_of(data, split, first + i).draw);
+            *valid +=
+                sl_data_seq_masked_count(data->seq, sl_data_place(data, split, first + i).draw);
     else
         *valid = count * bound->numel;
     return SL_OK;
@@ -139,10 +140,13 @@ sl_err sl_data_next(const struct sl_data *data, enum sl_data_split split, enum s
 }
 
 bool sl_data_is_costly(const struct sl_data *data, int input) {
-    return data->kind->costly && data->bound[input].role == SL_ROLE_IMAGE;
+    const struct sl_data_kind *kind = data->mixed ? data->mixed->kind : data->kind;
+    return kind->costly && data->bound[input].role == SL_ROLE_IMAGE;
 }
 
-const struct sl_tokenizer *sl_data_tokenizer(const struct sl_data *data) { return data->tokenizer; }
+const struct sl_tokenizer *sl_data_tokenizer(const struct sl_data *data) {
+    return data->mixed ? data->mixed->tokenizer : data->tokenizer;
+}
 
 int64_t sl_data_bytes(const struct sl_data *data) {
     int64_t bytes = (int64_t)sizeof *data + data->arena.used_bytes + data->own_bytes;

@@ -1,8 +1,9 @@
 /* Opening a data set: choose the kind, open the files, bind the inputs, split off validation.
  *
- *   source   [next:|masked:] [packed:] [KIND:] [NAME=]PATH[,[NAME=]PATH...]   or   synthetic
+ *   source   [next:|masked:] [packed:] [KIND:] [NAME=]PATH[:WEIGHT][,...]   or   synthetic
  */
 #include "data/data.h"
+#include "data/mix.h"
 #include "data/source.h"
 
 #include <stdlib.h>
@@ -63,6 +64,15 @@ static bool take_prefix(const char **source, struct sl_str *word) {
     return true;
 }
 
+static bool is_path(struct sl_str word) {
+    char path[256];
+    if (word.length >= sizeof path)
+        return false;
+    memcpy(path, word.at, word.length);
+    path[word.length] = 0;
+    return sl_file_exists(path);
+}
+
 static sl_err read_source(struct opening *o, const struct sl_data_spec *spec) {
     struct sl_str word;
     const char *source = spec->source;
@@ -76,6 +86,8 @@ static sl_err read_source(struct opening *o, const struct sl_data_spec *spec) {
             o->data->packed = true;
         else if (kind && !o->data->kind)
             o->data->kind = kind;
+        else if (is_path(word))
+            break; /* PATH:WEIGHT */
         else
             return unknown_kind(word);
         source += word.length + 1;
@@ -193,6 +205,49 @@ static sl_err add_item(struct sl_data *data, const char *item) {
     return SL_OK;
 }
 
+/* "PATH:0.7" -> PATH and 0.7. A file that has the whole name has no weight. */
+static bool take_weight(struct sl_data *data, const char *item, struct sl_data_weighted *out) {
+    const char *colon = strrchr(item, ':');
+    char *end;
+    *out = (struct sl_data_weighted){.source = item};
+    if (!colon || colon == item || !colon[1] ||
+        strspn(colon + 1, "0123456789.eE+-") != strlen(colon + 1) || sl_file_exists(item))
+        return false;
+    out->weight = strtod(colon + 1, &end);
+    out->source = sl_arena_dup(&data->arena, item, (size_t)(colon - item));
+    return !*end;
+}
+
+/* Items with weights make a mix; all must have one. */
+static sl_err find_weights(struct opening *o, const struct sl_data_spec *spec) {
+    struct sl_data *data = o->data;
+    int count = 0, weighted = 0;
+    for (const char *at = o->paths; *at; at++)
+        count += *at == ',';
+    data->mix = SL_NEW(&data->arena, struct sl_data_weighted, count + 1);
+    count = 0;
+    for (const char *at = o->paths; *at;) {
+        size_t length = strcspn(at, ",");
+        const char *item = sl_arena_dup(&data->arena, at, length);
+        at += length + (at[length] == ',');
+        if (length)
+            weighted += take_weight(data, item, &data->mix[count++]);
+    }
+    if (!weighted)
+        return SL_OK;
+    for (int i = 0; i < count; i++)
+        if (!(data->mix[i].weight > 0) || data->mix[i].weight > 1e9)
+            return sl_fail(SL_ERR_INPUT, "%s: needs a weight above 0, as the other files: FILE:0.5",
+                           data->mix[i].source);
+    if (count > SL_DATA_FILES)
+        return sl_fail(SL_ERR_INPUT, "%d files; at most %d have weights", count, SL_DATA_FILES);
+    data->mix_count = count;
+    data->mix_prefix = (struct sl_str){spec->source, (size_t)(o->paths - spec->source)};
+    data->kind = &sl_data_mix;
+    o->paths += strlen(o->paths);
+    return SL_OK;
+}
+
 static sl_err open_files(struct opening *o) {
     struct sl_data *data = o->data;
     const char *at = o->paths;
@@ -269,18 +324,21 @@ static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spe
 /* Open the kind, bind the inputs and freeze the set. */
 static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     SL_TRY(bind_inputs(data, spec));
-    if (spec->tokenizer)
+    if (spec->tokenizer && !data->mix_count)
         SL_TRY(sl_tokenizer_open(spec->tokenizer, &data->tokenizer));
-    if (data->packed && !data->kind->ignores)
+    if (data->packed && !data->mix_count && !data->kind->ignores)
         return sl_fail(SL_ERR_INPUT, "packed: is for JSON lines, not for a set of kind %s",
                        data->kind->name);
-    data->has_categories = spec->categories != NULL;
-    if (spec->categories)
+    data->has_categories |= spec->categories != NULL;
+    if (spec->categories && !data->list_count)
         SL_TRY(sl_data_categories_open(data, spec->categories));
     data->ordered = data->kind->ordered;
     SL_TRY(data->kind->open(data, spec));
     SL_ASSERT(data->total > 0);
-    return split_samples(data, spec);
+    SL_TRY(split_samples(data, spec));
+    if (data->mix_count)
+        sl_data_mix_split(data);
+    return SL_OK;
 }
 
 static struct sl_data *new_data(const struct sl_data_spec *spec) {
@@ -293,8 +351,20 @@ static struct sl_data *new_data(const struct sl_data_spec *spec) {
 }
 
 sl_err sl_data_open(const struct sl_data_spec *spec, struct sl_data **out) {
+    return sl_data_open_like(spec, NULL, out);
+}
+
+sl_err sl_data_open_like(const struct sl_data_spec *spec, const struct sl_data *first,
+                         struct sl_data **out) {
     struct opening o = {.data = new_data(spec)};
+    if (first) {
+        o.data->list = first->list;
+        o.data->list_count = first->list_count;
+        o.data->has_categories = first->list_count > 0;
+    }
     sl_err err = read_source(&o, spec);
+    if (err == SL_OK)
+        err = find_weights(&o, spec);
     if (err == SL_OK)
         err = open_files(&o);
     if (err == SL_OK)

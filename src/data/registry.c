@@ -11,6 +11,7 @@
     ROW(sl_data_jsonl) \
     ROW(sl_data_llmc) \
     ROW(sl_data_megatron) \
+    ROW(sl_data_mix) \
     ROW(sl_data_npy) \
     ROW(sl_data_program) \
     ROW(sl_data_synthetic) \

@@ -35,7 +35,9 @@ struct sl_data_ask { /* a request for one input of one sample */
     int64_t sample;  /* in the set, before shuffling and splitting: [0, data->total) */
     uint64_t draw;   /* number of the sample in the run; random masking depends on it */
     int64_t row;     /* index in the call */
-    bool vary;       /* random changes of the sample: in training only */
+    int64_t number;  /* global, in its split; before shuffling */
+    enum sl_data_split split;
+    bool vary; /* random changes of the sample: in training only */
     int input;
     void *dst;
 };
@@ -89,9 +91,13 @@ struct sl_data {
     bool in_order, drawn;
     struct sl_data_list *list; /* before open: those of the run */
     int list_count;
-    bool has_categories; /* the run has a file of them */
-    bool packed;         /* samples may hold several texts */
-    uint64_t print;      /* of samples that are in no file; 0: none */
+    struct sl_data_weighted *mix; /* [mix_count] mix.h; items with weights */
+    int mix_count;
+    struct sl_str mix_prefix;    /* of the source, before the items */
+    const struct sl_data *mixed; /* the first set; NULL: no mix */
+    bool has_categories;         /* the run has a file of them */
+    bool packed;                 /* samples may hold several texts */
+    uint64_t print;              /* of samples that are in no file; 0: none */
 };
 
 /* The kinds, alphabetical, NULL at the end (registry.c). */
@@ -176,6 +182,10 @@ sl_err sl_data_list_unknown(const struct sl_data_list *list, const char *where, 
 SL_MUST_CHECK sl_err sl_data_categories_open(struct sl_data *data, const char *path);
 SL_MUST_CHECK sl_err sl_data_categories_read(struct sl_data *data, const char *name,
                                              const char *text, size_t length);
+
+/* data.c: what a global sample number stands for; row, input and dst are not set. */
+struct sl_data_ask sl_data_place(const struct sl_data *data, enum sl_data_split split,
+                                 int64_t number);
 
 /* Add a path to open; called by expand. */
 void sl_data_add_file(struct sl_data *data, const char *path);

@@ -17,6 +17,12 @@ for name in a b; do
     "$SLUICE" compare "$dir/$name.one" "$dir/$name.two" >/dev/null
     "$SLUICE" compare "$dir/$name.one" "$dir/$name.part" >/dev/null
 done
+# Both files, with weights.
+data=(--data "packed:$dir/a.jsonl:0.7,$dir/b.jsonl:0.3" --chat-template chatml)
+"$SLUICE" train "${common[@]}" "${data[@]}" --steps 8 --out "$dir/mix.one" --quiet
+"$SLUICE" train "${common[@]}" "${data[@]}" --steps 3 --out "$dir/mix.part" --quiet
+"$SLUICE" train "${common[@]}" --steps 8 --stages 2 --out "$dir/mix.part" --resume --quiet
+"$SLUICE" compare "$dir/mix.one" "$dir/mix.part" >/dev/null
 "$SLUICE" train "${common[@]}" --data "packed:$dir/a.jsonl" --steps 2 --quiet
 code=0
 "$SLUICE" train "${common[@]}" --data "$dir/b.jsonl" --steps 2 --quiet 2>"$dir/err" || code=$?
