@@ -1,8 +1,7 @@
 /* Heartbeats of MPI ranks over connections of the TCP transport, which carry nothing else. A dying
  * process closes them, a stopped one goes silent. Both are detected before mpirun kills the job.
  *
- *   rank 0 listens and broadcasts its addresses by MPI; each rank looks for one that it can
- *     reach;
+ *   rank 0 listens and broadcasts its addresses by MPI; each rank looks for one that it can reach;
  *   when all have found one, they connect like ranks of 'sluice launch' */
 #include "comm/mpi_state.h"
 

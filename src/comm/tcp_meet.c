@@ -1,7 +1,6 @@
 /* Rendezvous of ranks over TCP.
  *
- *   rank 0 listens at every address of HOST:PORT; every other rank calls all of them and takes
- *     the
+ *   rank 0 listens at every address of HOST:PORT; every other rank calls all of them and takes the
  *   first one that proves the key; its card says where it listens itself; when all have connected,
  *   rank 0 sends the table of cards; then each rank calls the lower ranks.
  *   The first connections stay open as the connections to rank 0.

@@ -6,15 +6,15 @@
  *
  *     x -> n3, n5, n9        dx = (c9 + c5) + c3
  *
- * so on a chain of stages each stage adds the contributions of its own readers to the received sum.
- * The uses of a parameter are not added here: each use has its own accumulator over micro-batches.
- */
+ * so on a chain of stages each stage adds the gradients of its own readers to the received sum.
+ * The uses of a parameter are not added here: each use has its own accumulator over
+ * micro-batches. */
 #include "graph/graph.h"
 
 struct autodiff {
     struct sl_graph *graph;
-    bool *needs;      /* [values] depends on a trained parameter through differentiable ops */
-    bool *param_only; /* [values] depends on nothing but parameters */
+    bool *needs; /* [values] does it depend on a trained parameter through differentiable ops? */
+    bool *param_only; /* [values] does it depend only on parameters? */
     int *acc;         /* [forward values] gradient so far; -1: none */
     int64_t value_count;
 };
@@ -93,8 +93,8 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
     return SL_OK;
 }
 
-/* A gradient that passes a node unchanged (an addition) gets a view of its own, which belongs to
- * that node. So on a chain of stages it travels from stage to stage. */
+/* Gives a gradient that passes a node unchanged (an addition) a separate view, which belongs to
+ * that node. So on a chain of stages it is passed from stage to stage. */
 static int own_contribution(struct sl_grad *grad, int contribution) {
     const struct sl_value *c = sl_graph_value(grad->graph, contribution);
     if (c->kind == SL_VALUE_NODE && c->node >= grad->first_emitted)
@@ -102,7 +102,7 @@ static int own_contribution(struct sl_grad *grad, int contribution) {
     return sl_graph_grad_emit(grad, "identity", 1, &contribution, NULL);
 }
 
-/* The gradient of one input of one node. */
+/* Computes the gradient of one input of one node. */
 static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int input) {
     struct sl_graph *graph = ad->graph;
     const struct sl_node *node = &graph->nodes.at[grad->node];
@@ -132,7 +132,7 @@ static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int
     return SL_OK;
 }
 
-/* Outputs that are only kept for the backward pass have no gradient. */
+/* Refuses gradients of outputs that are only kept for the backward pass: these have none. */
 static sl_err refuse_kept(const struct sl_op *op, const int *dout, int count) {
     for (int i = op->grad_outputs ? op->grad_outputs : 1; i < count; i++)
         if (dout[i] >= 0)
@@ -144,7 +144,7 @@ static sl_err refuse_kept(const struct sl_op *op, const int *dout, int count) {
 
 static sl_err differentiate_node(struct autodiff *ad, int index) {
     struct sl_graph *graph = ad->graph;
-    const struct sl_node node = graph->nodes.at[index]; /* a copy: nodes.at may move */
+    const struct sl_node node = graph->nodes.at[index]; /* a copy, because nodes.at may move */
     int dout[SL_MAX_OUT];
     bool any = false;
     for (int i = 0; i < node.out_count; i++) {
@@ -223,7 +223,8 @@ static int compare_grads(const void *a, const void *b) {
     return (x->input > y->input) - (x->input < y->input);
 }
 
-/* A model without parameters may be planned, but one whose parameters are all frozen is a mistake. */
+/* Refuses a model whose parameters are all frozen: that is a mistake. A model without parameters is
+ * allowed, because it may be planned. */
 static sl_err refuse_all_frozen(const struct sl_graph *graph) {
     int64_t frozen = 0;
     for (int64_t i = 0; i < graph->params.count; i++)
@@ -249,7 +250,7 @@ sl_err sl_graph_autodiff(struct sl_graph *graph) {
     sl_err err = SL_OK;
     int64_t limit = graph->node_limit;
     graph->forward_count = (int)graph->nodes.count;
-    graph->node_limit = INT32_MAX; /* the forward graph was within it */
+    graph->node_limit = INT32_MAX; /* no limit now: the forward graph was within it */
     for (int64_t i = 0; i < values; i++)
         ad.acc[i] = -1;
     mark_values(&ad);

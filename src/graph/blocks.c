@@ -1,4 +1,4 @@
-/* Repeated blocks, found by the numbers in scopes. */
+/* Finds repeated blocks by the numbers in scopes. */
 #include "graph/blocks.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_called(const char *name, const char *scope, size_t length) {
     return strlen(name) == length && memcmp(name, scope, length) == 0;
 }
 
-/* Searches from the newest block: nodes of a block are adjacent. */
+/* Finds or adds a block. Searches from the newest block, because nodes of a block are adjacent. */
 static int find_or_add(struct sl_arena *arena, struct sl_blocks *b, const char *scope,
                        size_t length) {
     for (int i = b->count - 1; i >= 0; i--)
@@ -27,7 +27,7 @@ static int find_or_add(struct sl_arena *arena, struct sl_blocks *b, const char *
     return b->count++;
 }
 
-/* "h" of "h.3" */
+/* Returns the length of the part before the last dot: of "h" in "h.3". */
 static size_t row_length(const char *name) {
     const char *dot = strrchr(name, '.');
     return dot ? (size_t)(dot - name) : 0;

@@ -8,19 +8,19 @@
 struct sl_blocks {
     int count;
     const char **names; /* [count] "h.3", in the order of their first nodes */
-    int *of;            /* [forward nodes] its block; -1: none */
-    const char *row;    /* common prefix "h" of all blocks, or NULL */
-    int first, last;    /* first and last node that is in a block */
+    int *of;            /* [forward nodes] the block of each; -1: none */
+    const char *row;    /* the prefix "h" that all blocks share, or NULL */
+    int first, last;    /* the first and the last node that are in a block */
 };
 
 void sl_graph_blocks(struct sl_arena *arena, const struct sl_graph *graph, struct sl_blocks *out);
 
-/* Length of the block prefix of a name: up to the end of its first numeric part; 0: it has none.
- * "h.3.attn" -> 3. */
+/* Returns the length of the block prefix of a name, which ends after its first numeric part: 3 for
+ * "h.3.attn". 0: the name has no such part. */
 size_t sl_graph_block_length(const char *name);
 
-/* keep[n]: the layer of node n, from 0; -1: the node is a layer of its own. If all blocks share a
- * prefix, the nodes before them form one layer, and so do the nodes after them. */
+/* Sets keep[n] to the layer of node n, from 0; -1: the node forms its own layer. If all blocks
+ * share a prefix, the nodes before them form one layer, and so do the nodes after them. */
 void sl_graph_blocks_keep(const struct sl_blocks *blocks, int nodes, int *keep);
 
 #endif

@@ -1,10 +1,10 @@
-/* Branches: mark the nodes that carry the structure, ignore skip edges, then cut and divide.
+/* Finds branches: marks the nodes that carry the structure, ignores skip edges, then cuts and
+ * divides.
  *
- * In any topological order a node is a cut if and only if no edge jumps over it; one pass with the
- * furthest target so far finds all cuts. Between two cuts, nodes joined by edges form a component
- * (union-find). A component is again such a graph: a queue divides all components to a fixed depth,
- * which keeps the time n log n.
- */
+ * In any topological order a node is a cut if and only if no edge jumps over it; one pass that
+ * keeps the furthest target so far finds all cuts. Between two cuts, nodes joined by edges form a
+ * component (union-find). A component is again such a graph: a queue divides all components down to
+ * a fixed depth, so the time is n log n. */
 #include "graph/branch.h"
 
 #include "graph/branch_flow.h"
@@ -41,7 +41,7 @@ static unsigned *mark_nodes(const struct sl_graph *graph, int nodes, struct sl_a
     return marks;
 }
 
-/* The inputs of place i, each once. `seen`: the last reader of each place. */
+/* Lists the inputs of place i, each once. `seen`: the last reader of each place. */
 static void add_edges(struct sl_flow *f, int i, int *seen) {
     const struct sl_node *node = &f->graph->nodes.at[f->node_of[i]];
     int at = f->begin[i];
@@ -60,7 +60,7 @@ static void add_edges(struct sl_flow *f, int i, int *seen) {
     f->begin[i + 1] = at;
 }
 
-/* A side node belongs to the owner of its first reader. */
+/* Finds the owner of each side node: the owner of its first reader. */
 static void find_owners(struct sl_flow *f, int nodes, const unsigned *marks) {
     for (int n = nodes - 1; n >= 0; n--) {
         const struct sl_node *node = &f->graph->nodes.at[n];
@@ -112,16 +112,16 @@ static struct sl_flow open_flow(const struct sl_graph *graph, struct sl_arena *s
 struct divide {
     struct sl_flow flow;
     struct sl_arena *arena;
-    int *home;                   /* [places] its component among those being divided */
+    int *home;                   /* [places] its component, of those being divided */
     int *reach;                  /* [places] the last position that its edges reach */
-    int *root;                   /* [places] union-find; 0: a cut */
-    int *number;                 /* [places] of a root: its component */
-    int *param_seen;             /* [params] the last component that counted it, + 1 */
-    int *side_next, *side_first; /* side nodes of a place, as lists of node + 1 */
-    double *flops;               /* [nodes] */
+    int *root;                   /* [places] union-find; 0: the place is a cut */
+    int *number;                 /* [places] number of the component of a root */
+    int *param_seen;             /* [params] last component that counted the parameter, + 1 */
+    int *side_next, *side_first; /* side nodes of each place, as linked lists of node + 1 */
+    double *flops;               /* [nodes] flops of each */
     SL_VEC(struct sl_segment) segments;
     SL_VEC(struct sl_component) components;
-    SL_VEC(int) cuts; /* of the current range, as positions */
+    SL_VEC(int) cuts; /* cuts of the current range, as positions */
 };
 
 static int find_root(int *root, int i) {
@@ -131,7 +131,7 @@ static int find_root(int *root, int i) {
 }
 
 /* Fills reach[] for the places of component `whose`. Edges from outside start before the first
- * position; returns the furthest position that they reach. */
+ * position; returns the furthest position that these reach. */
 static int find_reach(struct divide *d, const int *places, int count, int whose) {
     const struct sl_flow *f = &d->flow;
     int entry = 0;
@@ -149,7 +149,7 @@ static int find_reach(struct divide *d, const int *places, int count, int whose)
     return entry;
 }
 
-/* Places whose result leaves the range reach beyond its end. */
+/* Lets places whose result leaves the range reach beyond its end. */
 static void find_exits(struct divide *d, int to, int whose) {
     const struct sl_flow *f = &d->flow;
     if (!to)
@@ -212,7 +212,7 @@ static void count_place(struct divide *d, struct sl_component *c, int index, int
     }
 }
 
-/* Collects the nodes of the components in [from, to) of a range, in two passes: sizes, then
+/* Collects the nodes of the components in [from, to) of a range, in two passes: first sizes, then
  * members. */
 static void add_segment(struct divide *d, const int *places, struct sl_segment segment, int from,
                         int to) {
@@ -245,12 +245,12 @@ static void add_segment(struct divide *d, const int *places, struct sl_segment s
 struct range {
     const int *places;
     int count;
-    int from, to;      /* places around it, 0: start, end */
-    int whose, parent; /* home of its places; component */
+    int from, to;      /* places before and after it; 0: the start, the end */
+    int whose, parent; /* home of its places; component that contains it */
     int level;
 };
 
-/* Is the whole range one component, so that nothing was divided? */
+/* Is the whole range one component, so that it cannot be divided? */
 static bool is_tangled(struct divide *d, const struct range *r) {
     if (d->cuts.count)
         return false;
@@ -323,7 +323,7 @@ static void open_divide(struct divide *d, struct sl_arena *scratch) {
     }
 }
 
-/* Translates places to nodes and freezes the vectors in the arena. */
+/* Translates places into nodes and freezes the vectors in the arena. */
 static void freeze(struct divide *d, struct sl_branches *out) {
     for (int64_t k = 0; k < d->components.count; k++) {
         int *nodes = d->components.at[k].nodes;

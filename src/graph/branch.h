@@ -1,4 +1,5 @@
-/* The branch structure of a forward graph: where it is a chain, where it has parallel branches.
+/* The branch structure of a forward graph: where it is a chain and where it has parallel
+ * branches.
  *
  *        cut                segment                 cut
  *         o --+-- component: nodes that hang -- +--- o      every path from the inputs to the
@@ -6,11 +7,11 @@
  *         `----- skip edge: bypasses the others -----'
  *
  * Only nodes that depend on an input and on a parameter and reach a loss carry the structure. A
- * side node (label, mask, sliced parameter) belongs to the owner of its first reader. The source of
- * a skip edge dominates another input of its target; such an edge does not constrain the order and
- * is ignored. It is long if it skips other residual additions, or weights into a concat (U-Net);
- * the others are plain (residual additions, gates). Components are divided recursively.
- */
+ * side node (label, mask, sliced parameter) belongs to the owner of its first reader. The source
+ * of a skip edge dominates another input of its target; such an edge does not constrain the
+ * order and is ignored. A skip edge is long if it bypasses other residual additions, or if it
+ * bypasses weights and ends in a concat (U-Net). Other skip edges are plain (residual additions,
+ * gates). Components are divided recursively. */
 #ifndef SL_GRAPH_BRANCH_H
 #define SL_GRAPH_BRANCH_H
 
@@ -18,41 +19,42 @@
 
 struct sl_component {
     int segment;
-    int *nodes; /* those that carry the structure, in order */
+    int *nodes; /* nodes that carry the structure, in order */
     int node_count;
-    int side_count; /* side nodes that belong to them */
-    int weighted;   /* nodes that read a parameter */
+    int side_count; /* number of side nodes that belong to them */
+    int weighted;   /* number of nodes that read a parameter */
     int layers[SL_LAYER_KINDS];
-    int64_t parameters; /* elements, each parameter once */
-    double flops;       /* forward, per sample */
+    int64_t parameters; /* number of elements; each parameter counts once */
+    double flops;       /* forward flops per sample */
 };
 
 struct sl_segment {
-    int from, to;     /* nodes; -1: the inputs, the losses */
-    int parent;       /* the component that it is part of, -1: the trunk */
-    int level;        /* 0: of the trunk */
-    int first, count; /* components; count 1: no cut divides it further */
+    int from, to;     /* nodes; -1: the inputs (from), the losses (to) */
+    int parent;       /* component that it is a part of; -1: the trunk */
+    int level;        /* depth; 0: a segment of the trunk */
+    int first, count; /* its components; count 1: no cut divides it further */
 };
 
 struct sl_skip {
-    int from, to; /* nodes */
-    int length;   /* nodes on the longest path that it bypasses */
+    int from, to; /* nodes at its ends */
+    int length;   /* number of nodes on the longest path that it bypasses */
     bool is_long;
 };
 
 struct sl_branches {
-    const int *cuts; /* of the trunk, in order */
+    const int *cuts; /* nodes that are cuts of the trunk, in order */
     int cut_count, node_count, side_count;
-    const struct sl_segment *segments; /* those that are not empty, parents first */
+    const struct sl_segment *segments; /* segments that are not empty, parents first */
     const struct sl_component *components;
-    const struct sl_skip *skips; /* by target */
+    const struct sl_skip *skips; /* sorted by target */
     int segment_count, component_count, skip_count, long_skip_count;
 };
 
-/* Time is n log n in the number of nodes; the result lives in the arena. */
+/* Finds the structure in time n log n in the number of nodes; the result is in the arena. */
 const struct sl_branches *sl_graph_branches(const struct sl_graph *graph, struct sl_arena *arena);
 
-/* One line of text each: "4 parallel branches (8 attention layers each) joined by concat". */
+/* Writes one line of text per finding: "4 parallel branches (8 attention layers each) joined by
+ * concat". */
 void sl_graph_branches_put(const struct sl_graph *graph, const struct sl_branches *branches,
                            struct sl_text *text);
 

@@ -1,5 +1,5 @@
-/* The nodes that carry the branch structure, numbered from 1 in topological order; place 0 is the
- * start of all paths. Private to branch*.c. */
+/* The nodes that carry the branch structure, numbered from 1 in topological order. Such a number
+ * is a place; place 0 is the start of all paths. Private to branch*.c. */
 #ifndef SL_GRAPH_BRANCH_FLOW_H
 #define SL_GRAPH_BRANCH_FLOW_H
 
@@ -7,15 +7,15 @@
 
 struct sl_flow {
     const struct sl_graph *graph;
-    int count;      /* places 1 .. count */
-    int *node_of;   /* [count + 1] */
-    int *place;     /* [nodes] 0: carries no structure */
-    int *owner;     /* [nodes] owner of a side node, a place; 0: none */
-    int *begin;     /* [count + 2] inputs of place i are edge[begin[i] .. begin[i + 1]) */
-    int *edge;      /* places; 0 for a place that has none */
-    bool *skip;     /* [edges] */
-    bool *ends;     /* [count + 1] a loss */
-    bool *weighted; /* [count + 1] reads a parameter, or a side node of it does */
+    int count;    /* number of places; they are 1 .. count */
+    int *node_of; /* [count + 1] node of each place */
+    int *place;   /* [nodes] place of each; 0: it carries no structure */
+    int *owner;   /* [nodes] place that owns a side node; 0: none */
+    int *begin; /* [count + 2] the inputs of place i are edge[begin[i]] .. edge[begin[i + 1] - 1] */
+    int *edge;  /* places of the inputs; a place without inputs has one input, place 0 */
+    bool *skip; /* [edges] is it a skip edge? */
+    bool *ends; /* [count + 1] is it a loss? */
+    bool *weighted; /* [count + 1] does it, or a side node of it, read a parameter? */
 };
 
 /* Marks skip edges and returns them, frozen in the arena; *long_count of them are long. */

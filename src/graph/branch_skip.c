@@ -1,16 +1,16 @@
-/* Skip edges by dominators.
+/* Finds skip edges with dominators.
  *
- * a dominates b when every path from the start to b passes through a. In a graph without cycles the
- * immediate dominator of a node is the lowest common ancestor, in the tree of dominators so far, of
- * its inputs. Jump pointers find ancestors (Myers 1983: one per node, log n steps). a dominates b
- * if the preorder number of b lies in the interval of a.
- */
+ * a dominates b if every path from the start to b passes through a. In a graph without cycles, the
+ * immediate dominator of a node is the lowest common ancestor of its inputs in the tree of
+ * dominators so far. Jump pointers find ancestors (Myers 1983: one per node, log n steps). a
+ * dominates b if the preorder number of b lies in the interval of a. */
 #include "graph/branch_flow.h"
 
 struct tree {
-    int *up, *jump, *depth; /* [count + 1] */
-    int *pre, *size;        /* preorder number, nodes below and including it */
-    /* Along the longest path from the start: nodes, residual additions, nodes with weights. */
+    int *up, *jump, *depth; /* [count + 1] parent, jump pointer and depth in the tree */
+    int *pre, *size;        /* preorder number; number of nodes below it and itself */
+    /* Counts along the longest path from the start: nodes, residual additions, nodes with
+     * weights. */
     int *level, *joins, *weights;
 };
 
@@ -65,8 +65,8 @@ static bool dominates(const struct tree *t, int a, int b) {
     return t->pre[b] >= t->pre[a] && t->pre[b] < t->pre[a] + t->size[a];
 }
 
-/* Sorts the inputs of place i by preorder: an input that dominates another one dominates the
- * next. */
+/* Sorts the inputs of place i by preorder, so that an input that dominates another one dominates
+ * the next. */
 static int sort_inputs(const struct sl_flow *f, const struct tree *t, int i,
                        int sorted[SL_MAX_IN]) {
     int count = 0;

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-enum { WORTH_A_LINE = 2 }; /* layers with weights, on at least two branches */
+enum { WORTH_A_LINE = 2 }; /* at least this many layers with weights, on at least two branches */
 
 static const char *const layer_names[SL_LAYER_KINDS][2] = {
     [SL_LAYER_ATTENTION] = {"attention layer", "attention layers"},
@@ -15,8 +15,8 @@ static const char *const layer_names[SL_LAYER_KINDS][2] = {
 
 /* A component, described by its main kind of layer. */
 struct kind {
-    int what, count; /* SL_LAYER_KINDS: nodes */
-    int times;       /* how many components of the segment */
+    int what, count; /* SL_LAYER_KINDS stands for plain nodes; count: how many */
+    int times;       /* number of components of the segment with this kind */
 };
 
 static struct kind kind_of(const struct sl_component *c) {
@@ -35,7 +35,7 @@ static void put_kind(struct sl_text *text, const struct kind *kind) {
     sl_text_printf(text, "%d %s", kind->count, kind->count == 1 ? one : many);
 }
 
-/* "8 attention layers each" or "7 of 4 matrix products, 7 of 1 embedding". */
+/* Writes "8 attention layers each" or "7 of 4 matrix products, 7 of 1 embedding". */
 static void put_kinds(struct sl_text *text, const struct sl_component *components, int count) {
     enum { MAX = 8 };
     struct kind kinds[MAX];
@@ -83,7 +83,7 @@ static void put_segment(const struct sl_graph *graph, const struct sl_branches *
         sl_text_put(text, ", inside a branch");
 }
 
-/* Lines in the order of their first segment, with how often they occur. */
+/* Lines in the order of their first segment, each with its number of occurrences. */
 struct lines {
     struct sl_arena arena;
     struct sl_map index;

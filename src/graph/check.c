@@ -1,4 +1,4 @@
-/* The checker of graphs: order, types, losses, and that every parameter reaches a loss. */
+/* The checker of graphs: checks order, types, losses, and that every parameter reaches a loss. */
 #include "graph/graph.h"
 
 static sl_err check_node(const struct sl_graph *graph, int index) {
@@ -25,7 +25,7 @@ static sl_err check_node(const struct sl_graph *graph, int index) {
     return SL_OK;
 }
 
-/* Mark what the losses read, walking backwards once. */
+/* Marks all values that the losses depend on, in one backward walk. */
 static void mark_reached(const struct sl_graph *graph, bool *reached) {
     for (int64_t i = 0; i < graph->losses.count; i++)
         reached[graph->losses.at[i].value] = true;

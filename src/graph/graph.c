@@ -1,4 +1,4 @@
-/* Building a graph: values, nodes, names. Every shape is inferred and checked when a node is
+/* Builds a graph: values, nodes, names. Every shape is inferred and checked when a node is
  * added. */
 #include "graph/graph.h"
 
@@ -51,7 +51,8 @@ static int add_value(struct sl_graph *graph, struct sl_value value) {
     return (int)graph->values.count - 1;
 }
 
-/* Reserved: keywords of the model language, and _12, the name of node 12 in the flat form. */
+/* Is the name reserved: a keyword of the model language, or _12, the name of node 12 in the flat
+ * form? */
 static bool is_reserved(const char *name) {
     static const char *const words[] = {"B", "and", "as", "none", "not", "or"};
     for (int i = 0; i < SL_COUNT(words); i++)
@@ -60,7 +61,7 @@ static bool is_reserved(const char *name) {
     return name[0] == '_' && name[1] >= '0' && name[1] <= '9';
 }
 
-/* Inputs, parameters and states share one name space. */
+/* Takes a name; inputs, parameters and states share one name space. */
 static sl_err claim_name(struct sl_graph *graph, const char **name, int value) {
     if (is_reserved(*name))
         return sl_fail(SL_ERR_INPUT, "'%s' is a word of the language; choose another name", *name);
@@ -175,8 +176,8 @@ static void add_updates(struct sl_graph *graph, const struct sl_node *node) {
     }
 }
 
-/* Every node that draws random numbers has its own stream, numbered in graph order. A node that
- * names its stream keeps it; later nodes get larger numbers. */
+/* Gives every node that draws random numbers its own stream, numbered in graph order. A node that
+ * names its stream keeps that; later nodes get larger numbers. */
 static sl_err claim_stream(struct sl_graph *graph, const struct sl_op *op, union sl_attr *attr) {
     int index = op->attrs ? sl_graph_op_find_attr(op, SL_STR("stream")) : -1;
     if (index < 0)
@@ -184,7 +185,7 @@ static sl_err claim_stream(struct sl_graph *graph, const struct sl_op *op, union
     if (attr[index].i < 0)
         attr[index].i = graph->stream_count;
     else if (strcmp(op->attrs[index].fallback, "-1") != 0)
-        return SL_OK; /* names a stream but draws nothing: dropout in evaluation */
+        return SL_OK; /* it names a stream but draws nothing: dropout in evaluation */
     if (attr[index].i >= INT_MAX)
         return sl_fail(SL_ERR_INPUT, "%s: stream = %lld must be below %d", op->name,
                        (long long)attr[index].i, INT_MAX);
@@ -277,7 +278,7 @@ int *sl_graph_sources(struct sl_arena *arena, const struct sl_graph *graph) {
     return source;
 }
 
-/* The graph input that a value is, through views; -1: it is computed. */
+/* Returns the graph input that a value views; -1: the value is computed. */
 static int input_behind(const struct sl_graph *graph, int value) {
     const struct sl_value *v = sl_graph_value(graph, value);
     while (v->kind == SL_VALUE_NODE && graph->nodes.at[v->node].op->is_view)

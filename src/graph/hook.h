@@ -6,8 +6,8 @@
 
 struct sl_graph;
 
-/* Called after each node that sl_graph_node adds; may add nodes and replace the node's first output
- * for its readers. */
+/* Called after each node that sl_graph_node adds. It may add nodes, and replace the node's first
+ * output for the readers of that output. */
 struct sl_graph_hook {
     void *ctx;
     sl_err (*after)(void *ctx, struct sl_graph *graph, int node, int *first_out);

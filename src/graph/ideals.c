@@ -46,11 +46,12 @@ bool sl_graph_dag_order(struct sl_arena *arena, const struct sl_dag *dag, int *o
 struct listing {
     const struct sl_dag *dag;
     int words, max;
-    SL_VEC(uint64_t) sets, ready; /* ready: non-members whose predecessors are all members */
+    /* ready: the vertices outside a set whose predecessors are all members */
+    SL_VEC(uint64_t) sets, ready;
     SL_VEC(uint64_t) hashes;
-    int *slots; /* open addressing: set number + 1 */
+    int *slots; /* hash table with open addressing: number of the set + 1 */
     int64_t slot_room;
-    uint64_t *next, *next_ready; /* the set under construction */
+    uint64_t *next, *next_ready; /* the set that is being made, and its `ready` */
 };
 
 static uint64_t mix(uint64_t x) {
@@ -74,7 +75,7 @@ static void grow_slots(struct listing *list) {
     }
 }
 
-/* Adds list->next unless it is in the table. */
+/* Adds list->next unless it is already in the table. */
 static void add_set(struct listing *list, uint64_t hash) {
     int words = list->words;
     if (2 * (list->hashes.count + 1) > list->slot_room)
@@ -103,7 +104,7 @@ static bool all_in(const struct sl_dag *dag, int node, const uint64_t *set) {
     return true;
 }
 
-/* next = set number i with `node` added. */
+/* Sets next to set number i with `node` added. */
 static void extend(struct listing *list, int64_t i, int node) {
     const struct sl_dag *dag = list->dag;
     size_t bytes = sizeof(uint64_t) * (size_t)list->words;

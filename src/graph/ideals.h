@@ -1,9 +1,9 @@
 /* Downsets (order ideals) of a DAG as bitsets: the cuts of a pipeline.
  *
- * A downset contains every predecessor of its members. A sequence of stages is a chain of downsets,
- * empty to full; a stage is the difference of two neighbours. Wide graphs have too many downsets to
- * list: sl_graph_ideals_build stops at `max`, and the caller cuts one topological order instead.
- */
+ * A downset contains every predecessor of its members. A sequence of stages is a chain of
+ * downsets from the empty to the full one; a stage is the difference of two neighbours in it.
+ * Wide graphs have too many downsets to list: sl_graph_ideals_build stops at `max`, and the
+ * caller cuts one topological order instead. */
 #ifndef SL_GRAPH_IDEALS_H
 #define SL_GRAPH_IDEALS_H
 
@@ -14,12 +14,12 @@
 
 struct sl_dag {
     int count;
-    const int *in_at, *in;   /* predecessors of i: in[in_at[i] .. in_at[i + 1]) */
-    const int *out_at, *out; /* successors */
+    const int *in_at, *in;   /* the predecessors of i are in[in_at[i]] .. in[in_at[i + 1] - 1] */
+    const int *out_at, *out; /* successors, in the same form */
 };
 
 struct sl_ideals {
-    int nodes, words; /* of 64 bits per set */
+    int nodes, words; /* words: number of 64-bit words per set */
     int count;
     uint64_t *sets; /* [count][words] */
 };
@@ -30,20 +30,21 @@ struct sl_dag_edge {
 
 struct sl_dag sl_graph_dag_build(struct sl_arena *arena, int nodes, const struct sl_dag_edge *edges,
                                  int count);
-/* Depth-first topological order: stays on a branch as long as it can. False: a cycle. */
+/* Finds a depth-first topological order, which stays on a branch as long as it can. False: there is
+ * a cycle. */
 bool sl_graph_dag_order(struct sl_arena *arena, const struct sl_dag *dag, int *order);
 
-/* All downsets; false: there are more than `max`. */
+/* Lists all downsets. False: there are more than `max`. */
 bool sl_graph_ideals_build(struct sl_arena *arena, const struct sl_dag *dag, int max,
                            struct sl_ideals *out);
-/* The count + 1 prefixes of an order. */
+/* Lists the count + 1 prefixes of an order. */
 void sl_graph_ideals_chain(struct sl_arena *arena, int nodes, const int *order,
                            struct sl_ideals *out);
 
-/* Sorts by (sum of `value` over the members, number of members), so supersets come later. Returns
- * the sums in the new order. Values must not be negative. */
+/* Sorts the downsets by (sum of `value` over the members, number of members), so that supersets
+ * come later. Returns the sums in the new order. Values must not be negative. */
 double *sl_graph_ideals_sort(struct sl_arena *arena, struct sl_ideals *ideals, const double *value);
-/* Sum of `value` over the members of each set. */
+/* Returns the sum of `value` over the members of each set. */
 double *sl_graph_ideals_sum(struct sl_arena *arena, const struct sl_ideals *ideals,
                             const double *value);
 

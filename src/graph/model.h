@@ -1,4 +1,4 @@
-/* Model text: read it into a graph, write a graph back as text.
+/* Model text: reads a text into a graph, writes a graph as text.
  *
  *   model two-layer "a small example"
  *   size N = 784, H = 100                  # numbers; --set H=200 overrides
@@ -12,19 +12,18 @@
  *   h = relu(linear(x, H) as fc1)
  *   loss cross_entropy(linear(h, 10) as fc2, y)
  *
- * docs/formats.md describes the whole language. It has no devices, stages or order of execution.
- */
+ * docs/formats.md describes the whole language. It has no devices, stages or order of execution. */
 #ifndef SL_GRAPH_MODEL_H
 #define SL_GRAPH_MODEL_H
 
 #include "graph/graph.h"
 
-struct sl_model_set { /* --set NAME=VALUE */
+struct sl_model_set { /* an option --set NAME=VALUE */
     const char *name;
     double value;
 };
 
-/* The text that `use NAME` refers to, and its file. Both from malloc. */
+/* The text that `use NAME` refers to, and its file name. malloc allocated both. */
 struct sl_model_source {
     char *file, *text;
     size_t length;
@@ -35,8 +34,8 @@ struct sl_model_options {
     const char *(*nearest_op)(const char *name);
     const struct sl_model_set *sets;
     int set_count;
-    bool eval;                      /* dropout off, running statistics used */
-    struct sl_graph_hook hook;      /* of the graph while it is read */
+    bool eval; /* build the evaluation graph: dropout off, running statistics used */
+    struct sl_graph_hook hook;      /* hook of the graph while it is read */
     int64_t node_limit, step_limit; /* 0: the defaults of docs/formats.md */
     /* Finds the text of `use NAME` in the file `from`; NULL: `use` is refused. NAME has letters,
      * digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */
@@ -52,14 +51,15 @@ enum { SL_MODEL_FILE_BYTES = 16 << 20, SL_MODEL_NAME = 128 };
 SL_MUST_CHECK sl_err sl_graph_model_find_used(const void *ctx, const char *from, const char *name,
                                               struct sl_model_source *out);
 
-/* "L=4,C=128" into options->sets; the strings are in the arena. */
+/* Parses "L=4,C=128" into options->sets; the strings are in the arena. */
 SL_MUST_CHECK sl_err sl_graph_model_parse_sets(const char *text, struct sl_arena *arena,
                                                struct sl_model_options *options);
-/* The inverse: all sizes of the graph as "L=4,C=128", in the arena; NULL if it has none. */
+/* The inverse of parse_sets: writes all sizes of the graph as "L=4,C=128", in the arena; NULL if it
+ * has none. */
 const char *sl_graph_sizes_text(struct sl_arena *arena, const struct sl_graph *graph);
 
-/* Read, elaborate and check (sl_graph_check). The caller closes the graph. `file` is for messages;
- * its base name is the model's name unless the text has a `model` line. */
+/* Reads, elaborates and checks a model (sl_graph_check). The caller closes the graph. `file`
+ * appears in messages; its base name is the model's name unless the text has a `model` line. */
 SL_MUST_CHECK sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
                                          const struct sl_model_options *options,
                                          struct sl_graph **out);
@@ -68,7 +68,7 @@ SL_MUST_CHECK sl_err sl_graph_model_read_file(const char *file,
                                               const struct sl_model_options *options,
                                               struct sl_graph **out);
 
-/* Only the first line, for lists. Strings are in the arena. */
+/* The first line of a text, for lists of models. Strings are in the arena. */
 struct sl_model_header {
     const char *name, *brief;
     bool is_library;
@@ -88,14 +88,14 @@ SL_MUST_CHECK sl_err sl_graph_model_extend(struct sl_graph *graph,
                                            const struct sl_model_options *options,
                                            const struct sl_model_piece *piece);
 
-/* The flat form: one line per node, with its shape. Reading it gives the same graph; writing that
- * graph gives the same text. */
+/* Writes the flat form: one line per node, with its shape. Reading it gives the same graph; writing
+ * that graph gives the same text. */
 void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text);
-/* A hash of the flat form without its first line (name and description). Plans and checkpoints keep
- * it: node numbers and tensor names mean nothing for another graph. */
+/* Returns a hash of the flat form without its first line (name and description). Plans and
+ * checkpoints keep it, because node numbers and tensor names mean nothing for another graph. */
 uint64_t sl_graph_model_hash(const struct sl_graph *graph);
 
-/* Graphviz. */
+/* Writes a Graphviz drawing. */
 void sl_graph_model_write_dot(const struct sl_graph *graph, struct sl_text *text);
 
 #endif

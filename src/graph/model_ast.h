@@ -1,4 +1,4 @@
-/* The syntax tree of a model text; lives in the parser's arena, points into the text. */
+/* The syntax tree of a model text. It is in the parser's arena and points into the text. */
 #ifndef SL_GRAPH_MODEL_AST_H
 #define SL_GRAPH_MODEL_AST_H
 
@@ -9,17 +9,17 @@ enum sl_expr_kind {
     SL_EXPR_FLOAT,
     SL_EXPR_STRING,
     SL_EXPR_NAME,
-    SL_EXPR_LIST,  /* args */
+    SL_EXPR_LIST,  /* its items are args */
     SL_EXPR_CALL,  /* text(args) as instance */
     SL_EXPR_INDEX, /* a[b] */
-    SL_EXPR_UNARY, /* text is "-" or "not", a */
+    SL_EXPR_UNARY, /* text ("-" or "not") applied to a */
     SL_EXPR_BINARY,
 };
 
 struct sl_expr;
 
 struct sl_arg {
-    struct sl_str name; /* length 0: positional */
+    struct sl_str name; /* length 0: the argument is positional */
     struct sl_expr *value;
     struct sl_arg *next;
 };
@@ -27,16 +27,16 @@ struct sl_arg {
 struct sl_expr {
     enum sl_expr_kind kind;
     struct sl_pos pos;
-    struct sl_str text; /* name, string, operator */
+    struct sl_str text; /* the name, string or operator */
     union {
         int64_t integer;
         double number;
         struct {
             struct sl_expr *a, *b;
         };
-        struct { /* of calls, lists, names */
+        struct { /* used by calls, lists and names */
             struct sl_arg *args;
-            struct sl_str instance; /* length 0: none given */
+            struct sl_str instance; /* length 0: no instance is given */
         };
     };
 };
@@ -67,7 +67,7 @@ struct sl_target {
 
 struct sl_fn_param {
     struct sl_str name;
-    struct sl_expr *fallback; /* NULL: must be given */
+    struct sl_expr *fallback; /* NULL: the argument must be given */
     struct sl_fn_param *next;
 };
 
@@ -84,25 +84,26 @@ struct sl_stmt {
 };
 
 struct sl_model_ast {
-    struct sl_str name, brief, weights; /* of the `model` or `library` line, length 0: none */
+    /* from the `model` or `library` line; length 0: not given */
+    struct sl_str name, brief, weights;
     bool is_library;
     struct sl_stmt *body;
 };
 
 SL_MUST_CHECK sl_err sl_graph_model_parse(struct sl_lex *lex, struct sl_arena *arena,
                                           struct sl_model_ast *ast);
-/* Only the first line: name, brief, is_library. */
+/* Parses only the first line: name, brief, is_library. */
 SL_MUST_CHECK sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast);
-/* In model_expr.c: one expression. */
+/* model_expr.c. Parses one expression. */
 SL_MUST_CHECK sl_err sl_graph_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena,
                                                int depth, struct sl_expr **out);
 
-/* A list in brackets and nothing else. */
+/* Parses a list in brackets and nothing else. */
 SL_MUST_CHECK sl_err sl_graph_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
                                                struct sl_expr **out);
 
-/* Limits: nesting of blocks, parentheses and calls; consecutive operators; items of a list; bytes
- * of the tree and the values of one text. */
+/* Limits: depth of blocks, parentheses and calls; number of consecutive operators; items of a list;
+ * bytes of the tree and of the values of one text. */
 enum {
     SL_MODEL_DEPTH = 64,
     SL_MODEL_CHAIN = 256,

@@ -1,4 +1,4 @@
-/* Elaboration of calls: functions of the text, built-in functions, ops of the registry. */
+/* Elaborates calls: functions of the text, built-in functions, ops of the registry. */
 #include "graph/model_eval.h"
 
 #include <math.h>
@@ -60,7 +60,7 @@ static sl_err bind_args(struct sl_eval *ev, const struct sl_expr *call, const st
     return SL_OK;
 }
 
-/* The body runs in a frame whose outer frame is the global one, in the instance's scope. */
+/* Runs the body in a frame whose outer frame is the global one, in the scope of the instance. */
 static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call, const struct sl_stmt *fn,
                            struct sl_frame *frame) {
     struct sl_frame *caller = ev->frame;
@@ -102,7 +102,7 @@ static double builtin_log2(double x) { return log2(x); }
 static const struct math_function {
     const char *name;
     double (*call)(double);
-    bool whole; /* the result is a whole number */
+    bool whole; /* the result is an integer */
 } math_functions[] = {
     {"ceil", ceil, true},   {"cos", cos, false},           {"exp", exp, false},
     {"floor", floor, true}, {"log2", builtin_log2, false}, {"round", round, true},
@@ -117,7 +117,7 @@ static sl_err call_math(struct sl_eval *ev, const struct sl_expr *call,
     if (!call->args || call->args->next || call->args->name.length)
         return sl_lex_fail_at(ev->lex, call->pos, "%s takes one number", function->name);
     SL_TRY(sl_graph_eval_expr(ev, call->args->value, &value));
-    if (value.kind == SL_VAL_TENSOR && op) { /* the op of the same name */
+    if (value.kind == SL_VAL_TENSOR && op) { /* the op with the same name */
         int tensor;
         struct sl_node_spec spec = {.op = op, .in_count = 1, .in = &value.tensor, .pos = call->pos};
         SL_TRY(sl_graph_eval_node(ev, &spec, &tensor));
@@ -148,7 +148,7 @@ static sl_err best_number(struct sl_eval *ev, const struct sl_expr *call, struct
     return SL_OK;
 }
 
-/* Of two tensors: the op of this name. Of numbers: the number. */
+/* min and max: of two tensors, the op of this name; of numbers, the smaller or larger number. */
 static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
     struct sl_val first;
     const struct sl_op *op = ev->options->find_op(call->text);
@@ -159,7 +159,7 @@ static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struc
                                              : best_number(ev, call, out);
 }
 
-/* dim(x, axis), rank(x), len(list) */
+/* The built-in functions dim(x, axis), rank(x), len(list). */
 static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
     struct sl_val value;
     int64_t axis;
@@ -192,7 +192,7 @@ static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct 
 static const struct initialiser {
     const char *name, *form;
     enum sl_init_kind kind;
-    int least, max; /* numbers */
+    int least, max; /* least and largest number of arguments */
 } initialisers[] = {
     {"zeros", "zeros", SL_INIT_CONST, 0, 0},
     {"ones", "ones", SL_INIT_CONST, 0, 0},
@@ -228,7 +228,7 @@ sl_err sl_graph_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct
 
 static const char *function_name(const void *ctx, int i) { return ((const char *const *)ctx)[i]; }
 
-/* The nearest function of the text, else the nearest op. */
+/* Fails for an unknown name; suggests the nearest function of the text, else the nearest op. */
 static sl_err fail_unknown(struct sl_eval *ev, const struct sl_expr *call) {
     size_t length = call->text.length < 60 ? call->text.length : 60;
     const char *name = sl_arena_dup(ev->arena, call->text.at, length);

@@ -1,4 +1,4 @@
-/* Elaboration of statements: run the text once, top to bottom, and build the graph. */
+/* Elaborates statements: runs the text once, top to bottom, and builds the graph. */
 #include "graph/model_eval.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ const char *sl_graph_val_name(const struct sl_val *value) {
     return value->kind == SL_VAL_DIM && value->dim.batch ? "a multiple of B" : names[value->kind];
 }
 
-/* A name must not end with a dot: scope.name would have two in a row. */
+/* Refuses a name that ends with a dot: scope.name would have two dots in a row. */
 static sl_err check_end(struct sl_eval *ev, struct sl_str name, struct sl_pos pos) {
     return name.length && name.at[name.length - 1] == '.'
                ? sl_lex_fail_at(ev->lex, pos, "the name '%.*s' ends with a dot",
@@ -163,7 +163,7 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
-/* Clears all names but keeps the memory, for the next round of a repeat. */
+/* Clears all names but keeps the memory for the next round of a repeat. */
 static void clear_frame(struct sl_frame *frame) {
     if (frame->names.count)
         memset(frame->names.slots, 0, sizeof *frame->names.slots * (size_t)frame->names.room);
@@ -171,7 +171,8 @@ static void clear_frame(struct sl_frame *frame) {
     frame->values.count = 0;
 }
 
-/* Each round has its own frame; outer names are assigned in the outer frame. */
+/* Runs one round of a repeat. Each round has its own frame; a name of an outer frame is assigned
+ * there. */
 static sl_err eval_round(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl_frame *frame,
                          int64_t i) {
     SL_TRY(sl_graph_eval_step(ev, stmt->pos, 1));
@@ -219,7 +220,7 @@ static sl_err eval_condition(struct sl_eval *ev, const struct sl_expr *expr, boo
     return SL_OK;
 }
 
-/* The blocks of an `if` have no frame: their assignments stay visible after it. */
+/* Runs an `if`. Its blocks have no frame, so their assignments stay visible after it. */
 static sl_err eval_if(struct sl_eval *ev, const struct sl_stmt *stmt) {
     bool yes;
     SL_TRY(eval_condition(ev, stmt->expr, &yes));
@@ -309,7 +310,7 @@ static sl_err eval_require(struct sl_eval *ev, const struct sl_stmt *stmt) {
 }
 
 static sl_err eval_return(struct sl_eval *ev, const struct sl_stmt *stmt) {
-    struct sl_val value; /* a copy: calls in the expression also use ev->result */
+    struct sl_val value; /* a copy, because calls in the expression also use ev->result */
     SL_TRY(sl_graph_eval_expr(ev, stmt->expr, &value));
     ev->result = value;
     ev->returned = true;

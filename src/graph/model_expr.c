@@ -1,7 +1,7 @@
-/* Parser of expressions: precedence climbing, depth limited.
+/* Parser of expressions, by precedence climbing with limited depth. Operators, from weak to
+ * strong:
  *
- *   or < and < not < == != < <= > >= < + - < * / // % < unary - < call, index < atom
- */
+ *   or < and < not < == != < <= > >= < + - < * / // % < unary - < call, index < atom */
 #include "graph/model_ast.h"
 
 struct parser {
@@ -19,7 +19,7 @@ static struct sl_expr *new_expr(struct parser *p, enum sl_expr_kind kind) {
     return expr;
 }
 
-/* Line breaks inside brackets do not end a statement. */
+/* Skips line breaks, which do not end a statement inside brackets. */
 static sl_err skip_lines(struct parser *p) { return sl_lex_skip_newlines(p->lex); }
 
 static sl_err parse_args(struct parser *p, const char *close, int depth, struct sl_arg **out) {
@@ -110,7 +110,7 @@ static sl_err parse_postfix(struct parser *p, int depth, struct sl_expr **out) {
 
 enum level { OR, AND, COMPARE, SUM, PRODUCT };
 
-/* Precedence of the next operator; -1: none follows. */
+/* Returns the precedence of the next operator; -1: there is none. */
 static int operator_level(const struct sl_lex *lex) {
     struct sl_str text = lex->tok.text;
     if (lex->tok.kind == SL_TOK_NAME)
@@ -141,12 +141,12 @@ static sl_err parse_unary(struct parser *p, int depth, struct sl_expr **out) {
     SL_TRY(sl_lex_next(p->lex));
     if (depth >= SL_MODEL_DEPTH)
         return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
-    if (is_not) /* not a == b: not (a == b) */
+    if (is_not) /* not a == b means not (a == b) */
         return parse_operators(p, COMPARE, depth + 1, &(*out)->a);
     return parse_unary(p, depth + 1, &(*out)->a);
 }
 
-/* Operands joined by operators of at least precedence `level`. */
+/* Parses operands joined by operators of at least precedence `level`. */
 static sl_err parse_operators(struct parser *p, int level, int depth, struct sl_expr **out) {
     SL_TRY(parse_unary(p, depth, out));
     int found;

@@ -1,8 +1,7 @@
-/* Elaboration of an op call: tensors become inputs, everything else attributes.
+/* Elaborates an op call: tensors become inputs, all other arguments attributes.
  *
  * Positional tensors (and lists of tensors) are inputs in order; positional numbers, strings and
- * lists of sizes are attributes in the order of the op's table; named arguments are either.
- */
+ * lists of sizes are attributes in the order of the op's table; named arguments are either. */
 #include "graph/model_eval.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@ struct op_call {
     int in[SL_MAX_IN];
     int in_count;
     union sl_attr attr[SL_MAX_ATTR];
-    unsigned given; /* attributes, by bit */
+    unsigned given; /* bit i: attribute i was given */
 };
 
 static sl_err add_input(struct sl_eval *ev, struct op_call *c, int at, int tensor,
@@ -68,7 +67,8 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const s
             return SL_OK;
         break;
     case SL_ATTR_FLOAT:
-        attr->f = (whole ? (double)value->dim.n : value->number) + 0.0; /* -0 becomes 0 */
+        /* plus 0, so that -0 becomes 0 */
+        attr->f = (whole ? (double)value->dim.n : value->number) + 0.0;
         if (whole || value->kind == SL_VAL_FLOAT)
             return SL_OK;
         break;
@@ -80,7 +80,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const s
         return sl_lex_fail_at(ev->lex, pos, "%s: '%s' is one of \"%s\"", c->op->name, desc->name,
                               desc->choices);
     case SL_ATTR_INTS:
-        if (whole) { /* a single number is a list of one */
+        if (whole) { /* a single number is a list of one item */
             attr->ints = (struct sl_ints){.count = 1, .at = {value->dim.n}};
             return SL_OK;
         }
@@ -169,7 +169,7 @@ sl_err sl_graph_eval_op(struct sl_eval *ev, const struct sl_expr *call, const st
         else
             SL_TRY(add_positional(ev, &c, &value, arg->value->pos));
     }
-    while (c.in_count && c.in[c.in_count - 1] < 0) /* drop absent inputs at the end */
+    while (c.in_count && c.in[c.in_count - 1] < 0) /* drops absent inputs at the end */
         c.in_count--;
     if (sl_graph_op_defaults(op, c.given, c.attr) != SL_OK)
         return sl_lex_fail_at(ev->lex, call->pos, "%s", sl_err_message());

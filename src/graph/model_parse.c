@@ -4,7 +4,7 @@
 struct parser {
     struct sl_lex *lex;
     struct sl_arena *arena;
-    int depth; /* of blocks */
+    int depth; /* depth of blocks */
 };
 
 static sl_err parse_block(struct parser *p, struct sl_stmt **out);
@@ -29,7 +29,7 @@ static void append(struct sl_stmt ***tail, struct sl_stmt *stmt) {
 /* size V = 50257, T = 1024 */
 static sl_err parse_size(struct parser *p, struct sl_stmt ***tail) {
     do {
-        SL_TRY(sl_lex_next(p->lex)); /* `size` or the comma */
+        SL_TRY(sl_lex_next(p->lex)); /* skips `size` or the comma */
         SL_TRY(sl_lex_skip_newlines(p->lex));
         struct sl_stmt *stmt = new_stmt(p, SL_STMT_SIZE);
         SL_TRY(sl_lex_take_name(p->lex, "the name of a size", &stmt->name));
@@ -251,7 +251,7 @@ static sl_err parse_scope(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* The next token is the name of a model, the only kind of name with dashes. */
+/* Reads the next token as the name of a model, the only kind of name with dashes. */
 static sl_err next_dashed(struct sl_lex *lex) {
     lex->dashes = true;
     sl_err err = sl_lex_next(lex);

@@ -1,4 +1,4 @@
-/* Reading a model: text -> tree -> graph, checked; and the file search of `use`. */
+/* Reads a model: text -> tree -> graph, then checks it. Also finds the files of `use`. */
 #include "graph/model_eval.h"
 
 #include <ctype.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "models/gpt2.model" -> gpt2; illegal characters become '_'. */
+/* Makes a name from a path: "models/gpt2.model" -> gpt2; illegal characters become '_'. */
 static char *base_name(struct sl_arena *arena, const char *file) {
     const char *slash = strrchr(file, '/'), *start = slash ? slash + 1 : file;
     const char *dot = strrchr(start, '.');
@@ -60,7 +60,7 @@ static struct sl_eval open_eval(struct sl_lex *lex, const struct sl_model_option
     };
 }
 
-/* A path relative to the directory of the file. */
+/* Returns a path relative to the directory of the file. */
 static const char *beside(struct sl_arena *arena, const char *file, struct sl_str path) {
     const char *slash = strrchr(file, '/');
     int length = slash && path.at[0] != '/' ? (int)(slash + 1 - file) : 0;
@@ -80,7 +80,8 @@ sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
     ev.graph->eval = options->eval;
     ev.graph->hook = options->hook;
     ev.graph->node_limit = options->node_limit ? options->node_limit : SL_EVAL_NODES;
-    ev.file = sl_arena_dup(&ev.graph->arena, file, strlen(file)); /* nodes point to it */
+    /* in the graph's arena, because nodes point to it */
+    ev.file = sl_arena_dup(&ev.graph->arena, file, strlen(file));
     SL_TRY_OUT(sl_lex_open(&lex, ev.file, text, length, false));
     SL_TRY_OUT(sl_graph_model_parse(&lex, &arena, &ast));
     if (ast.name.length)

@@ -1,10 +1,9 @@
-/* Elaboration of `size` and `use`: the sizes of a model.
+/* Elaborates `size` and `use`: the sizes of a model.
  *
  *   --set L=2  beats  use ... with L = 24 (the outermost)  beats  size L = 12
  *
- * A `use` runs the statements of another file in place. The name has no slashes, so a text cannot
- * name a path: the caller of the reader decides where names are searched.
- */
+ * A `use` runs the statements of another file in place. A name has no slashes, so a text cannot
+ * name a path: the caller of the reader decides where names are searched. */
 #include "graph/model_eval.h"
 
 #include <math.h>
@@ -16,7 +15,7 @@ static const char *size_name(const void *ctx, int i) {
     return graph->sizes.at[i].name;
 }
 
-/* "; did you mean 'L'?" or nothing. */
+/* Returns "; did you mean 'L'?" or "". */
 static const char *suggest_size(struct sl_eval *ev, const char *name) {
     const char *near = sl_nearest(name, (int)ev->graph->sizes.count, size_name, ev->graph);
     return near ? sl_arena_printf(ev->arena, "; did you mean '%s'?", near) : "";
@@ -26,7 +25,8 @@ static bool is_size(const struct sl_val *value) {
     return value->kind == SL_VAL_FLOAT || (value->kind == SL_VAL_DIM && !value->dim.batch);
 }
 
-/* The value that `with` gives to this size; marks every `with` that names it as taken. */
+/* Finds the value that `with` gives to this size; marks every `with` that names the size as
+ * taken. */
 static const struct sl_with *find_with(struct sl_eval *ev, struct sl_str name) {
     const struct sl_with *found = NULL;
     for (int64_t i = 0; i < ev->withs.count; i++) {
@@ -39,15 +39,15 @@ static const struct sl_with *find_with(struct sl_eval *ev, struct sl_str name) {
 }
 
 static const struct sl_model_set *find_set(const struct sl_eval *ev, struct sl_str name) {
-    const struct sl_model_set *found = NULL; /* the last one wins */
+    const struct sl_model_set *found = NULL; /* the last --set of a name counts */
     for (int i = 0; i < ev->options->set_count; i++)
         if (sl_str_is(name, ev->options->sets[i].name))
             found = &ev->options->sets[i];
     return found;
 }
 
-/* The default decides whether a size is an integer. An invalid default (64 / 3) is no error if the
- * size is overridden. */
+/* Overrides the default of a size. The default decides whether the size is an integer. An invalid
+ * default (64 / 3) is no error if it is overridden. */
 static sl_err override(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl_val *value) {
     const struct sl_with *with = find_with(ev, stmt->name);
     const struct sl_model_set *set = find_set(ev, stmt->name);
@@ -126,7 +126,7 @@ const char *sl_graph_sizes_text(struct sl_arena *arena, const struct sl_graph *g
     for (int64_t i = 0; i < graph->sizes.count; i++) {
         sl_text_printf(&text, "%s%s=", i ? "," : "", graph->sizes.at[i].name);
         double value = graph->sizes.at[i].value;
-        if (fabs(value) < 1e15 && value == floor(value)) /* 80, not 8e+01 */
+        if (fabs(value) < 1e15 && value == floor(value)) /* writes 80, not 8e+01 */
             sl_text_printf(&text, "%.0f", value);
         else
             sl_text_put_double(&text, value);
@@ -201,7 +201,7 @@ static sl_err check_withs(struct sl_eval *ev, const struct sl_stmt *use, int64_t
     return SL_OK;
 }
 
-/* Parses and runs a text. The tree points into `source->text`, which ev keeps. */
+/* Parses and runs a text. The tree points into `source->text`, which `ev` keeps. */
 static sl_err run_used(struct sl_eval *ev, const struct sl_stmt *use,
                        const struct sl_model_source *source) {
     struct sl_lex lex;
@@ -210,7 +210,7 @@ static sl_err run_used(struct sl_eval *ev, const struct sl_stmt *use,
     int64_t withs = ev->withs.count;
     SL_PUSH(&ev->texts, source->text);
     file = sl_arena_dup(&ev->graph->arena, source->file, strlen(source->file));
-    if (is_used(ev, file) && !use->body) { /* a library that is already loaded */
+    if (is_used(ev, file) && !use->body) { /* a library that is already loaded is not run again */
         SL_TRY(sl_lex_open(&lex, file, source->text, source->length, false));
         SL_TRY(sl_graph_model_parse_header(&lex, &ast));
         if (ast.is_library)

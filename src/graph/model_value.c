@@ -1,4 +1,4 @@
-/* Elaboration of expressions: numbers, names, lists, arithmetic. Calls are in model_call.c. */
+/* Elaborates expressions: numbers, names, lists, arithmetic. Calls are in model_call.c. */
 #include "graph/model_eval.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 static const char *name_at(const void *ctx, int i) { return ((const char *const *)ctx)[i]; }
 
-/* "; did you mean 'x'?" or "", from all visible names. */
+/* Returns "; did you mean 'x'?" or "", searching all visible names. */
 static const char *suggest_name(struct sl_eval *ev, const char *wanted) {
     SL_VEC(const char *) names = {0};
     for (const struct sl_frame *frame = ev->frame; frame; frame = frame->outer)
@@ -29,7 +29,7 @@ static sl_err eval_name(struct sl_eval *ev, const struct sl_expr *expr, struct s
         *out = (struct sl_val){.kind = SL_VAL_DIM, .dim = {1, true}};
         return SL_OK;
     }
-    if (sl_str_is(expr->text, "none")) { /* not an entry: an absent input */
+    if (sl_str_is(expr->text, "none")) { /* `none` is an absent input, not a name of a frame */
         *out = (struct sl_val){.kind = SL_VAL_NONE};
         return SL_OK;
     }
@@ -70,7 +70,7 @@ static sl_err eval_index(struct sl_eval *ev, const struct sl_expr *expr, struct 
     return SL_OK;
 }
 
-/* A node of the op that implements an operator. */
+/* Adds a node of the op that implements an operator. */
 static sl_err emit(struct sl_eval *ev, const struct sl_expr *expr, struct sl_node_spec spec,
                    const char *name, struct sl_val *out) {
     spec.op = ev->options->find_op(sl_str(name));

@@ -1,4 +1,4 @@
-/* Writing a graph: as flat model text with every shape, and as a Graphviz drawing. */
+/* Writes a graph as flat model text with every shape, and as a Graphviz drawing. */
 #include "graph/model.h"
 
 #include "base/map.h"
@@ -25,7 +25,7 @@ static void put_init(struct sl_text *text, const struct sl_init *init) {
     sl_text_put(text, ")");
 }
 
-/* Values of nodes are _12 and, for further outputs, _12_1. */
+/* Writes a reference to a value. Values of nodes are _12 and, for further outputs, _12_1. */
 static void put_ref(struct sl_text *text, const struct sl_graph *graph, int value) {
     const struct sl_value *v = sl_graph_value(graph, value);
     char name[SL_NAME_TEXT];
@@ -37,7 +37,8 @@ static void put_ref(struct sl_text *text, const struct sl_graph *graph, int valu
         sl_text_printf(text, "_%d_%d", v->node, v->slot);
 }
 
-/* Number of outputs of a node up to the last one with a reader: only these get names. */
+/* Returns the number of outputs of a node up to the last one with a reader: only these get
+ * names. */
 static int named_outputs(const struct sl_graph *graph, const struct sl_node *node,
                          const bool *used) {
     int count = 1;
@@ -48,8 +49,8 @@ static int named_outputs(const struct sl_graph *graph, const struct sl_node *nod
     return count;
 }
 
-/* Absent optional inputs at the end are omitted. After an absent input in the middle, inputs are
- * written by name. */
+/* Writes the inputs of a node. Absent optional inputs at the end are omitted; after an absent input
+ * in the middle, inputs are written by name. */
 static void put_inputs(struct sl_text *text, const struct sl_graph *graph,
                        const struct sl_node *node) {
     bool skipped = false, any = false;

@@ -1,4 +1,4 @@
-/* Helpers around the op interface: attributes and inputs by name. */
+/* Helpers for the op interface: attributes and inputs by name. */
 #include "graph/op.h"
 
 #include <math.h>
@@ -115,7 +115,7 @@ bool sl_graph_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a
     }
 }
 
-/* Splits "x w bias?" into words. */
+/* Takes the next word of a text such as "x w bias?". */
 static bool next_word(const char **at, struct sl_str *word) {
     while (**at == ' ')
         ++*at;

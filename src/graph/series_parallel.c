@@ -1,10 +1,9 @@
-/* Building a series-parallel tree from the top.
+/* Builds a series-parallel tree from the top.
  *
  * A set of vertices that no path leaves and re-enters (convex) is split in one of three ways:
  *     not connected                        parallel: one child per connected part
  *     a prefix precedes the whole rest     series: cut after every such prefix
- *     neither: it contains an N            series: cut at the level that adds fewest relations
- */
+ *     neither: it contains an N            series: cut at the level that adds fewest relations */
 #include "graph/series_parallel.h"
 
 #include "base/err.h"
@@ -16,8 +15,8 @@ struct build {
     struct sl_arena *arena, scratch;
     const struct sl_dag *dag;
     int words;
-    uint64_t *before; /* [vertex][words] its ancestors */
-    int *part;        /* [vertex] of the set in work; -1: outside of it */
+    uint64_t *before; /* [vertex][words] bits of its ancestors */
+    int *part;        /* [vertex] its part, within the set being split; -1: not in the set */
     struct sl_sp_tree *out;
 };
 
@@ -38,7 +37,7 @@ static void close_order(struct build *b, const int *order) {
     }
 }
 
-/* Copies the vertices; the caller has put them into the order of the children. */
+/* Copies the vertices, which the caller has put into the order of the children. */
 static void keep_vertices(struct build *b, struct sl_sp *node, const int *set, int count) {
     int *vertices = SL_NEW(b->arena, int, count);
     memcpy(vertices, set, sizeof *vertices * (size_t)count);
@@ -54,7 +53,8 @@ static int find_root(int *part, int vertex) {
     return vertex;
 }
 
-/* Sorts `set` into its connected parts, each in its old order; ends[i] is where part i ends. */
+/* Sorts `set` into its connected parts, without changing the order inside a part; ends[i] is where
+ * part i ends. */
 static int split_parts(struct build *b, int *set, int count, int *ends) {
     int *sorted = SL_NEW(&b->scratch, int, count), parts = 0, done = 0;
     for (int i = 0; i < count; i++)
@@ -94,13 +94,14 @@ static int compare_levels(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Level: longest path from a source inside the set, in vertices. Sorts the set by it. */
+/* Sorts the set by level, the number of vertices on the longest path from a source inside the
+ * set. */
 static void sort_by_level(struct build *b, int *set, int count, int *level_of) {
     struct ranked *ranked = SL_NEW(&b->scratch, struct ranked, count);
     int *old = SL_NEW(&b->scratch, int, count);
     memcpy(old, set, sizeof *old * (size_t)count);
     for (int i = 0; i < count; i++)
-        b->part[old[i]] = i; /* the set is in topological order */
+        b->part[old[i]] = i; /* works because the set is in topological order */
     for (int i = 0; i < count; i++) {
         ranked[i] = (struct ranked){0, i};
         for (int e = b->dag->in_at[old[i]]; e < b->dag->in_at[old[i] + 1]; e++) {
@@ -118,7 +119,7 @@ static void sort_by_level(struct build *b, int *set, int count, int *level_of) {
     }
 }
 
-/* missing[k]: relations between the first k vertices and the rest that the order lacks. */
+/* Fills missing[k]: relations between the first k vertices and the others that the order lacks. */
 static void count_missing(struct build *b, const int *set, int count, int64_t *missing) {
     uint64_t *prefix = SL_NEW(&b->scratch, uint64_t, b->words);
     int *known = SL_NEW(&b->scratch, int, count); /* ancestors inside the set */
@@ -128,13 +129,15 @@ static void count_missing(struct build *b, const int *set, int count, int64_t *m
             known[i] += __builtin_popcountll(before[w] & prefix[w]);
         prefix[set[i] >> 6] |= 1ull << (set[i] & 63);
     }
-    /* Vertex j among the first k lacks those later vertices that it does not precede. */
-    int64_t *descendants = SL_NEW(&b->scratch, int64_t, count + 1); /* of j: prefix sums over j */
+    /* Of the first k vertices, vertex j lacks the relations to those later vertices that it does
+     * not precede. */
+    /* number of descendants of j, as prefix sums over j */
+    int64_t *descendants = SL_NEW(&b->scratch, int64_t, count + 1);
     for (int j = 0; j < count; j++)
         for (int i = j + 1; i < count; i++)
             descendants[j] += sl_bit(ancestors(b, set[i]), set[j]);
     int64_t inside = 0,
-            outgoing = 0; /* relations inside the prefix; of its vertices to all later */
+            outgoing = 0; /* relations inside the prefix, and from its vertices to all later ones */
     for (int k = 0; k <= count; k++) {
         missing[k] = (int64_t)k * (count - k) - (outgoing - inside);
         if (k < count) {
@@ -144,8 +147,8 @@ static void count_missing(struct build *b, const int *set, int count, int64_t *m
     }
 }
 
-/* Does the set have b < c, b < d besides `a` < c? Any common ancestor of c and d that does not
- * precede `a` will do: `a` cannot precede it, because `a` does not precede d. */
+/* Finds b with b < c and b < d, given `a` < c. Any common ancestor of c and d that does not precede
+ * `a` will do: `a` cannot precede it, because `a` does not precede d. */
 static int find_common(const struct build *b, const uint64_t *inside, int a, int c, int d) {
     for (int w = 0; w < b->words; w++) {
         uint64_t bits = inside[w] & ancestors(b, c)[w] & ancestors(b, d)[w] & ~ancestors(b, a)[w];
@@ -168,7 +171,7 @@ static bool find_n_of(const struct build *b, const uint64_t *inside, int c, int 
     return false;
 }
 
-/* a < c, b < c, b < d and no other relation; the set has four such vertices. */
+/* Finds an N: a < c, b < c, b < d and no other relation. The set must contain one. */
 static void find_n(struct build *b, const int *set, int count, int out[4]) {
     uint64_t *inside = SL_NEW(&b->scratch, uint64_t, b->words);
     for (int i = 0; i < count; i++)
@@ -183,7 +186,8 @@ static void find_n(struct build *b, const int *set, int count, int out[4]) {
     SL_ASSERT(false);
 }
 
-/* Sorts `set` by level and fills `ends` with the ends of its series parts; at least two. */
+/* Sorts `set` by level and fills `ends` with the ends of its series parts, of which there are at
+ * least two. */
 static int split_series(struct build *b, int *set, int count, int *ends) {
     int *level_of = SL_NEW(&b->scratch, int, count), parts = 0;
     int64_t *missing = SL_NEW(&b->scratch, int64_t, count + 1);
@@ -210,7 +214,8 @@ static int split_series(struct build *b, int *set, int count, int *ends) {
 
 static const struct sl_sp *build_set(struct build *b, int *set, int count);
 
-/* A child of the same kind hands its children over: series of series is one series. */
+/* Adds a child. If it is of the same kind, adds its children instead: a series of series is one
+ * series. */
 static void add_child(const struct sl_sp **children, int *count, enum sl_sp_kind kind,
                       const struct sl_sp *child) {
     if (child->kind != kind) {

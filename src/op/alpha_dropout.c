@@ -36,7 +36,7 @@ static void ref_dx(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {
     {"p", SL_ATTR_FLOAT, NULL, NULL},
-    {"stream", SL_ATTR_INT, "-1", NULL}, /* -1: the graph assigns one */
+    {"stream", SL_ATTR_INT, "-1", NULL}, /* -1: the graph assigns a stream */
     {0},
 };
 

@@ -74,7 +74,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Number of (query, visible key) pairs, padding ignored. */
+/* Returns the number of (query, visible key) pairs; counts padding as visible. */
 static double visible_pairs(const struct sizes *z) {
     double t = (double)z->t, s = (double)z->s, per_head = t * s;
     if (z->causal)
@@ -82,7 +82,7 @@ static double visible_pairs(const struct sizes *z) {
     return (double)z->b * (double)z->hq * per_head;
 }
 
-/* Two products per pair; then scale, maximum, difference, exponential and sum. */
+/* Per pair two products, then scale, maximum, difference, exponential and sum. */
 static double flops(const struct sl_op_view *v) {
     struct sizes z = sizes_of(&v->in[0], &v->in[1], v->attr);
     return visible_pairs(&z) * (4.0 * (double)z.d + 5);
@@ -99,9 +99,9 @@ static int grad(struct sl_grad *g, int input) {
 
 /* One query of one head, with the keys and values of that head. */
 struct row {
-    const double *q, *k, *v; /* k, v: [S] rows, `stride` apart */
+    const double *q, *k, *v; /* k, v: [S] rows that are `stride` apart */
     const int32_t *mask;     /* [S] or NULL */
-    int64_t keys;            /* the causal mask admits the first `keys` */
+    int64_t keys;            /* number of keys that the causal mask admits, from the first on */
     int64_t stride;
 };
 
@@ -125,7 +125,7 @@ static double dot(const double *a, const double *b, int64_t count) {
     return sum;
 }
 
-/* The score of key j; -inf if masked. */
+/* Returns the score of key j; -inf if it is masked. */
 static double score(const struct sizes *z, const struct row *row, int64_t j) {
     if (row->mask && !row->mask[j])
         return -INFINITY;
@@ -179,7 +179,7 @@ static sl_err infer_grad(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Five products per pair (scores, dp, dq, dk, dv); then exponential, difference, two factors. */
+/* Per pair five products (scores, dp, dq, dk, dv), then exponential, difference and two factors. */
 static double flops_grad(const struct sl_op_view *v) {
     struct sizes z = sizes_of(&v->in[1], &v->in[2], v->attr);
     return visible_pairs(&z) * (10.0 * (double)z.d + 5);

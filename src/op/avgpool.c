@@ -27,10 +27,11 @@ static int grad(struct sl_grad *g, int input) {
 struct pool {
     struct sl_window window;
     bool include;
-    int64_t size[2]; /* of a plane of x */
+    int64_t size[2]; /* height and width of a plane of x */
 };
 
-/* Forward: *y is the mean of window (i, j) of plane x. Backward: *y is spread over the window. */
+/* Forward: sets *y to the mean of window (i, j) of plane x. Backward: spreads *y over the
+ * window. */
 static void visit_window(const struct pool *p, double *x, double *y, const int64_t at[2],
                          bool backward) {
     int64_t top, bottom, left, right;

@@ -116,7 +116,7 @@ static sl_err infer_dx(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* The sums over a channel of dy and of dy * xhat. */
+/* Computes the sums over a channel of dy and of dy * xhat. */
 static void channel_sums(const struct sizes *z, const struct sl_array *in, int64_t c,
                          const double stat[2], double sum[2]) {
     sum[0] = sum[1] = 0;

@@ -38,7 +38,7 @@ static int grad(struct sl_grad *g, int input) {
     return input == B ? sl_op_grad_sum_channels(g, dy, g->in[B]) : -1;
 }
 
-/* The channel of element i. */
+/* Returns the channel of element i. */
 static int64_t channel_of(const struct sl_shape *x, int64_t i) {
     for (int axis = 2; axis < x->rank; axis++)
         i /= x->dim[axis];

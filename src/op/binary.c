@@ -4,9 +4,8 @@
  *   NAME_da   dy a b    dy df/da, in the shape of y; sum_to then sums it to the shape of a
  *   NAME_db   dy a b    the same for b
  *
- * Truth is an int: 1 or 0; inputs may hold any int, and what is not 0 is true. Where max or min
- * meet equal values, each side gets half of the gradient, as in PyTorch.
- */
+ * Truth values are ints: results are 1 or 0; in inputs any int but 0 is true. If the inputs of
+ * max or min are equal, each side gets half of the gradient, as in PyTorch. */
 #include "op/common.h"
 
 #include <math.h>
@@ -38,15 +37,15 @@ static void ref_slope(const struct sl_ref *r, slope_fn *f) {
         r->out[0].f[i] = f(r->in[0].f[i], r->in[1].f[w.at[1].offset], r->in[2].f[w.at[2].offset]);
 }
 
-/* dy [shape of y], a and b that broadcast to it */
+/* dy has the shape of y; a and b broadcast to it. */
 static sl_err infer_slope(struct sl_infer *c) {
     c->out[0] = c->in[0];
     return SL_OK;
 }
 
-/* NaN if either is. */
+/* The larger of two numbers; NaN if either is NaN. */
 static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
-/* 1 for the larger, 1/2 for each of equal ones */
+/* 1 if `a` is the larger one, 1/2 if they are equal, else 0. */
 static double share(double a, double b) {
     if (a == b)
         return 0.5;
@@ -180,7 +179,7 @@ static sl_err infer_to_int(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Toward zero; what an int does not hold becomes the nearest one, NaN becomes 0. */
+/* Rounds toward zero; a value outside the range of int becomes the nearest int, NaN becomes 0. */
 static void ref_to_int(const struct sl_ref *r) {
     for (int64_t i = 0; i < sl_op_numel(&r->out[0].shape); i++) {
         double x = r->in[0].f[i];
@@ -228,7 +227,8 @@ SL_OP_ROW(where, "a where cond is true, else b, with broadcasting", "cond a b", 
           .infer = infer_where, .flops = sl_op_flops_elementwise, .grad = grad_where,
           .ref = ref_where)
 
-/* dy where cond is true (side 0) or false (side 1), else 0 */
+/* Gradient of a (side 0: dy where cond is true, else 0) or of b (side 1: dy where cond is false,
+ * else 0). */
 static void ref_where_d(const struct sl_ref *r) {
     struct walks w = walks_open(r);
     int64_t count = sl_op_numel(&r->out[0].shape);

@@ -1,6 +1,6 @@
-/* broadcast_to: repeat a tensor along the axes that numpy's broadcasting adds; gradient: sum_to.
- * broadcast_mean divides by the number of repetitions: the gradient of a mean.
- */
+/* broadcast_to: repeats a tensor along the axes that numpy's broadcasting adds; its gradient is
+ * sum_to. broadcast_mean also divides by the number of repetitions: it is the gradient of a
+ * mean. */
 #include "op/common.h"
 
 static sl_err infer(struct sl_infer *c) {

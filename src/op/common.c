@@ -1,4 +1,4 @@
-/* Helpers of several ops. */
+/* Helpers that several ops use. */
 #include "op/common.h"
 
 #include "graph/graph.h"

@@ -1,35 +1,37 @@
-/* Helpers of several ops: shape checks, broadcasting, reference loops, common gradients.
+/* Helpers that several ops use: shape checks, broadcasting, reference loops, common gradients.
  *
- * A shape has its batch size B as a symbol in the graph; "B put in" means that the micro-batch size
- * replaced the symbol. */
+ * In the graph a shape contains the symbol B for the batch size. "B put in" means that the
+ * micro-batch size has replaced the symbol. */
 #ifndef SL_OP_COMMON_H
 #define SL_OP_COMMON_H
 
 #include "graph/op.h"
 
-/* A row of the registry in a few lines: the op NAME, then what else it has, as .field = value. */
+/* Defines a row of the registry in a few lines: the op NAME, then further fields as .field =
+ * value. */
 #define SL_OP_ROW(name_, brief_, inputs_, outputs_, ...)                                           \
     const struct sl_op sl_op_##name_ = {                                                           \
         .name = #name_, .brief = brief_, .inputs = inputs_, .outputs = outputs_, __VA_ARGS__};
 
-/* Elements of a shape with B put in. */
+/* Returns the number of elements of a shape with B put in. */
 int64_t sl_op_numel(const struct sl_shape *shape);
 
-/* Infer for ops whose only output has the shape of input 0. */
+/* Shape inference for ops whose only output has the shape of input 0. */
 sl_err sl_op_infer_same(struct sl_infer *infer);
-/* Infer for binary ops with broadcasting. */
+/* Shape inference for binary ops with broadcasting. */
 sl_err sl_op_infer_broadcast(struct sl_infer *infer);
-/* Check that input i is a float (int) tensor. */
+/* Checks that input i is a float (int) tensor. */
 SL_MUST_CHECK sl_err sl_op_need_float(const struct sl_infer *infer, int i);
 SL_MUST_CHECK sl_err sl_op_need_int(const struct sl_infer *infer, int i);
-/* Normalise a negative axis; fail if it is outside [0, rank). */
+/* Makes a negative axis positive; fails if it is outside [0, rank). */
 SL_MUST_CHECK sl_err sl_op_need_axis(const struct sl_infer *infer, int rank, int64_t *axis);
 
 /* An iterator over the elements of `out`: `offset` is the matching element of the tensor that was
  * broadcast to it. */
 struct sl_broadcast {
     struct sl_shape out;
-    int64_t stride[SL_MAX_RANK]; /* of the narrow tensor, 0 where it is broadcast */
+    /* strides of the narrow tensor; 0 along axes where it is broadcast */
+    int64_t stride[SL_MAX_RANK];
     int64_t at[SL_MAX_RANK];
     int64_t offset;
 };
@@ -42,29 +44,30 @@ struct sl_op_rowset {
     int64_t count, n;
 };
 struct sl_op_rowset sl_op_rows_of(const struct sl_shape *shape);
-/* [..., n] -> [...]. */
+/* Returns the shape [...] of [..., n]. */
 struct sl_shape sl_op_shape_without_last(const struct sl_shape *shape);
 
-/* Reference kernels of elementwise ops: output 0 from input 0 (and input 1 of the same shape). */
+/* Reference kernels of elementwise ops: compute output 0 from input 0 (and input 1 of the same
+ * shape). */
 void sl_op_ref_map(const struct sl_ref *ref, double (*f)(double x));
 void sl_op_ref_zip(const struct sl_ref *ref, double (*f)(double a, double b));
 /* The same with broadcasting. */
 void sl_op_ref_zip_broadcast(const struct sl_ref *ref, double (*f)(double a, double b));
-/* Copy one element of either dtype: out[to] = in[from]. */
+/* Copies one element of either dtype: out[to] = in[from]. */
 void sl_op_array_copy(const struct sl_array *out, int64_t to, const struct sl_array *in,
                       int64_t from);
 
-/* Gradient helpers. Sum `value` to the shape of `like`, which was broadcast. */
+/* Helpers for gradients. Sums `value` to the shape of `like`, which was broadcast. */
 int sl_op_grad_sum_to(struct sl_grad *grad, int value, int like);
-/* True if one of the first `count` outputs has a gradient. A gradient of a later output is an
- * error: those are kept for the backward pass only, and a model must not use them. */
+/* Returns whether one of the first `count` outputs has a gradient. A gradient of a later output is
+ * an error: such outputs are only kept for the backward pass, and a model must not use them. */
 bool sl_op_grad_flows(struct sl_grad *grad, int count);
-/* A view of `value` with this shape. */
+/* Emits a view of `value` with this shape. */
 int sl_op_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
-/* [..., n] as [rows, n]. */
+/* Emits a view of [..., n] as [rows, n]. */
 int sl_op_grad_rows(struct sl_grad *grad, int value);
 
-/* One flop per output element. */
+/* Counts one flop per output element. */
 double sl_op_flops_elementwise(const struct sl_op_view *view);
 double sl_op_flops_none(const struct sl_op_view *view);
 

@@ -1,7 +1,6 @@
-/* concat: join tensors along one axis; the gradient of each is a slice.
+/* concat: joins tensors along one axis; the gradient of each is a slice.
  *
- *   [B,3,5] [B,1,5] [B,7,5]   axis=1   y [B,11,5]
- */
+ *   [B,3,5] [B,1,5] [B,7,5]   axis=1   y [B,11,5] */
 #include "op/slice.h"
 
 static sl_err check_other(const struct sl_infer *c, int i, int axis) {

@@ -5,9 +5,8 @@
  *
  *   y[b,o,i,j] = bias[o] + sum over c,k,l of x[b, c, i s - p + k d, j s - p + l d] w[o,c,k,l]
  *
- * where c runs over the channels of o's group. The kernels of y, dx and dw visit the same triples
- * (y, x, w) and differ only in the member they add to.
- */
+ * where c runs over the channels of o's group. The kernels of y, dx and dw visit the same
+ * triples (y, x, w); they differ only in which of the three they add to. */
 #include "op/window.h"
 
 #include "graph/graph.h"
@@ -19,7 +18,7 @@ enum { STRIDE, PAD, DILATION, GROUPS, SHAPE };
 struct conv {
     struct sl_window window;
     int64_t b, c, h, w, o, oh, ow;
-    int64_t in_group, out_group; /* channels of one group */
+    int64_t in_group, out_group; /* number of channels of one group */
 };
 
 static struct conv conv_of(const struct sl_shape *x, const struct sl_shape *w,
@@ -104,7 +103,7 @@ struct planes { /* one plane of the result, one of x, one of the kernel */
     double *y, *x, *w;
 };
 
-/* Visit all outputs that use kernel element (k, l). */
+/* Visits all outputs that use kernel element (k, l). */
 static void visit_tap(const struct conv *c, const struct planes *p, int64_t k, int64_t l,
                       enum target target) {
     double *w = p->w + k * c->window.kernel[1] + l;
@@ -167,7 +166,7 @@ SL_OP_ROW(conv2d, "convolution of images with stride, padding, dilation and grou
           "y", .attrs = attrs, .layer = SL_LAYER_CONV, .infer = infer, .flops = flops, .grad = grad,
           .ref = ref)
 
-/* Gradients: the result's shape is an attribute, so that x (or w) need not be kept. */
+/* Gradients get the shape of their result as an attribute, so that x (or w) need not be kept. */
 static const struct sl_attr_desc grad_attrs[] = {
     CONV_ATTRS, {"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
@@ -209,7 +208,7 @@ static sl_err infer_transpose(struct sl_infer *c) {
     SL_TRY(sl_op_need_float(c, 2));
     for (int i = 0; i < 3; i++)
         SL_TRY(sl_op_need_pair(c, i, i == PAD ? 0 : 1));
-    SL_TRY(sl_op_need_pair(c, SHAPE, 0)); /* out_pad is in its place */
+    SL_TRY(sl_op_need_pair(c, SHAPE, 0)); /* the attribute at SHAPE is out_pad here */
     for (int i = 0; i < 4; i++)
         pair[i] = c->attr[i == 3 ? SHAPE : i].ints.at;
     sl_graph_shape_text(&c->in[0], x);
@@ -238,7 +237,7 @@ static sl_err infer_transpose(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* The kernels take no bias: it is an addition of its own. */
+/* Makes the bias a separate addition, because the kernels take none. */
 static sl_err expand_transpose(struct sl_graph *graph, const struct sl_node_spec *spec, int *out) {
     struct sl_node_spec plain = *spec;
     *out = -1;
@@ -283,11 +282,11 @@ static sl_err infer_1d(struct sl_infer *c) {
         return sl_graph_infer_fail(c, "x must be [B,C,T] and w [O,C/groups,K], they are %s and %s",
                                    sl_graph_shape_text(&c->in[0], x),
                                    sl_graph_shape_text(&c->in[1], w));
-    c->out[0] = c->in[0]; /* conv2d checks the rest */
+    c->out[0] = c->in[0]; /* the conv2d that it becomes checks the rest */
     return SL_OK;
 }
 
-/* x with an axis of size 1 before the last, or without it */
+/* Emits a view of x with an axis of size 1 before the last one, or (wider false) without it. */
 static sl_err respace(struct sl_graph *graph, int value, bool wider, int *out) {
     union sl_attr attr = {.shape = sl_graph_value(graph, value)->shape};
     struct sl_shape *s = &attr.shape;

@@ -5,9 +5,8 @@
  *   row    (1 - s) (lse - x[t]) + s/V sum_j (lse - x[j])          s: smoothing
  *   dx     (softmax(x) - (1 - s) [j == t] - s/V) dloss / valid
  *
- * A target equal to `ignore` is not valid; without a valid target, loss and gradient are 0. Any
- * other target is in [0, V).
- */
+ * A target equal to `ignore` is not valid; without a valid target, loss and gradient are 0. All
+ * other targets must be in [0, V). */
 #include "op/common.h"
 
 #include <math.h>
@@ -49,7 +48,8 @@ static int64_t count_valid(const struct sl_array *targets, int64_t rows, int64_t
     return valid;
 }
 
-/* The exponential of the largest entry is the 1 in log1p. */
+/* Returns the log of the sum of exponentials. The exponential of the largest entry is the 1 in
+ * log1p. */
 static double log_sum_exp(const double *x, int64_t n) {
     int64_t top = 0;
     double others = 0;

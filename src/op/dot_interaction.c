@@ -1,9 +1,8 @@
-/* dot_interaction: dot products of all pairs of features (DLRM, Naumov et al. 2019): the lower
- * triangle row by row; with `self` including the diagonal.
+/* dot_interaction: dot products of all pairs of features (DLRM, Naumov et al. 2019), as the
+ * lower triangle row by row, with the diagonal if `self`.
  *
  *   x [B,F,D]   y [B,P]: x1.x0, x2.x0, x2.x1, x3.x0, ...
- *               P = F (F - 1) / 2, with self F (F + 1) / 2
- */
+ *               P = F (F - 1) / 2, with self F (F + 1) / 2 */
 #include "op/common.h"
 
 static int64_t pair_count(int64_t features, int64_t self) {

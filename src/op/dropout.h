@@ -2,9 +2,8 @@
  *
  * Element i of the run (i = first_sample x elements per sample + offset in the micro-batch) is
  * dropped if word i of its random stream is below p 2^32. The mask therefore does not depend on the
- * micro-batch size or the number of stages. Recomputation and the backward pass draw it again
- * instead of keeping it.
- */
+ * micro-batch size or the number of stages. Recomputation and the backward pass draw the mask
+ * again instead of keeping it. */
 #ifndef SL_OP_DROPOUT_H
 #define SL_OP_DROPOUT_H
 
@@ -14,8 +13,9 @@
 enum { SL_DROPOUT_P, SL_DROPOUT_STREAM };
 
 struct sl_dropout {
-    uint64_t seed, stream, first; /* first: index in the run of the micro-batch's first element */
-    uint64_t below;               /* words below this drop their element */
+    /* first: index, in the run, of the first element of the micro-batch */
+    uint64_t seed, stream, first;
+    uint64_t below; /* a word below this drops its element */
     double p;
 };
 
@@ -35,7 +35,8 @@ static inline bool sl_dropout_keeps(const struct sl_dropout *d, int64_t offset) 
     return sl_rng_u32(d->seed, d->stream, d->first + (uint64_t)offset) >= d->below;
 }
 
-/* Checks that p is in [0, 1) and that B is the first axis: element offsets must follow samples. */
+/* Checks that p is in [0, 1) and that B is the first axis, because element offsets must follow
+ * samples. */
 SL_MUST_CHECK sl_err sl_op_infer_dropout(struct sl_infer *infer);
 
 #endif

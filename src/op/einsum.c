@@ -1,4 +1,4 @@
-/* einsum: sums of products over named axes, as numpy.einsum with lists of labels.
+/* einsum: sums of products over labelled axes, like numpy.einsum with lists of labels.
  *
  *   einsum(x, y, left=[0,1,2], right=[0,2,3], out=[0,1,3])    "bij,bjk->bik"
  *
@@ -7,8 +7,7 @@
  *   labels in both and in out   batch     a [batch, m, k] b [batch, k, n] -> [batch, m, n]
  *   labels in both only         k         summed by the product; none: a product element by element
  *   labels in one and in out    m, n
- *   labels in one only          summed first
- */
+ *   labels in one only          summed first */
 #include "op/common.h"
 
 #include "graph/graph.h"
@@ -85,7 +84,7 @@ static sl_err apply(struct sl_graph *graph, const struct sl_node_spec *like, con
     return sl_graph_node(graph, &spec, &s->value);
 }
 
-/* Brings the axes into the order of `want`, which has the same labels. */
+/* Permutes the axes into the order of `want`, which has the same labels. */
 static sl_err turn(struct sl_graph *graph, const struct sl_node_spec *like, struct side *s,
                    const struct sl_ints *want) {
     union sl_attr perm = {.ints = {.count = want->count}};
@@ -114,7 +113,8 @@ static sl_err sum_own(struct sl_graph *graph, const struct sl_node_spec *like, s
     return apply(graph, like, "reduce_sum", attr, s);
 }
 
-/* Appends the labels of `from` that are (not) in `other` and (not) in `out`. */
+/* Appends those labels of `from` that are in `other` (or are not: in_other) and in `out` (or are
+ * not: in_out). */
 static void pick(struct sl_ints *to, const struct sl_ints *from, const struct sl_ints *other,
                  bool in_other, const struct sl_ints *out, bool in_out) {
     for (int i = 0; i < from->count; i++)
@@ -161,7 +161,7 @@ static sl_err expand(struct sl_graph *graph, const struct sl_node_spec *spec, in
     right = shape_of(graph, &b);
     shape = (struct sl_shape){.rank = result.count};
     for (int i = 0; i < result.count; i++) {
-        int at = i - result.count; /* the axes of n are the last of b, in this order */
+        int at = i - result.count; /* the axes of n are the last ones of b, in this order */
         bool left_has = i < batch + m.count;
         sl_graph_shape_set(&shape, i,
                            sl_graph_shape_dim(left_has ? &left : &right, left_has ? i : at));

@@ -2,8 +2,8 @@
  *
  *   table [V,C]   indices [...]   y [...,C]       dtable [V,C]: rows of dy added up, i ascending
  *
- * The row `padding` gets no gradient from this use (padding_idx of torch.nn.Embedding); -1: none.
- */
+ * The row `padding` gets no gradient from this use (like padding_idx of torch.nn.Embedding); -1:
+ * there is no such row. */
 #include "op/common.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Counts only the rows that are read. */
+/* Bytes moved: counts only the rows of the table that are read. */
 static double bytes(const struct sl_op_view *v) {
     return 4.0 * ((double)sl_op_numel(&v->in[1]) + 2.0 * (double)sl_op_numel(&v->out[0]));
 }
@@ -45,7 +45,7 @@ static void ref(const struct sl_ref *r) {
     int64_t count = sl_op_numel(&r->in[1].shape);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = r->in[1].i[i];
-        SL_ASSERT(row >= 0 && row < rows); /* data readers check the bound of inputs */
+        SL_ASSERT(row >= 0 && row < rows); /* data readers have checked the bound of inputs */
         memcpy(r->out[0].f + i * n, r->in[0].f + row * n, (size_t)n * sizeof(double));
     }
 }

@@ -37,7 +37,7 @@ static double flops(const struct sl_op_view *v) {
     return (double)sl_op_numel(&v->in[1]) * (double)v->in[0].dim[1];
 }
 
-/* Counts only the rows that are read. */
+/* Bytes moved: counts only the rows of the table that are read. */
 static double bytes(const struct sl_op_view *v) {
     double rows = (double)sl_op_numel(&v->in[1]);
     return 4.0 * (rows + rows * (double)v->in[0].dim[1] + (double)sl_op_numel(&v->out[0]));
@@ -51,7 +51,7 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "embed_bag_dw", 2, (int[]){g->dout[0], g->in[1]}, attr);
 }
 
-/* Offset in a row of y (or dy) of element i of the bag's k-th table row. */
+/* Returns the offset in a row of y (or dy) of element i of the k-th table row of the bag. */
 static int64_t place(int64_t mode, int64_t bag, int64_t k, int64_t n, int64_t i) {
     return mode == CONCAT ? (i * bag + k) * n : i * n;
 }

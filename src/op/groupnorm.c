@@ -1,8 +1,7 @@
-/* groupnorm: each group of channels of a sample gets mean 0 and variance 1, then each channel its own
- * scale and shift. instancenorm: a group per channel.
+/* groupnorm: gives each group of channels of a sample mean 0 and variance 1, then scales and
+ * shifts each channel. instancenorm: one group per channel.
  *
- *   x [B,C,...]   w, b [C]   y [B,C,...]   mean, rstd [B,groups]
- */
+ *   x [B,C,...]   w, b [C]   y [B,C,...]   mean, rstd [B,groups] */
 #include "op/window.h"
 
 #include "graph/graph.h"
@@ -44,7 +43,7 @@ static int grad(struct sl_grad *g, int input) {
 }
 
 struct sizes {
-    int64_t b, c, plane, groups, each; /* each: elements of a group */
+    int64_t b, c, plane, groups, each; /* each: number of elements of a group */
 };
 
 static struct sizes sizes_of(const struct sl_shape *x, const struct sl_shape *mean) {
@@ -80,7 +79,7 @@ static const struct sl_attr_desc attrs[] = {
 SL_OP_ROW(groupnorm, "normalise over groups of channels, scale and shift", "x w? b?", "y mean rstd",
           .attrs = attrs, .exact_out = 6, .infer = infer, .flops = flops, .grad = grad, .ref = ref)
 
-/* in: dy x mean rstd w?; dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w */
+/* Inputs: dy x mean rstd w?. dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w. */
 static sl_err infer_dx(struct sl_infer *c) {
     c->out[0] = c->in[1];
     return SL_OK;

@@ -1,28 +1,28 @@
-/* Elements by index. An index is in [0, size) of its axis, or negative: counted from the end.
+/* Ops that select elements by index. An index is in [0, size) of its axis, or negative: then it
+ * counts from the end.
  *
  *   gather        x [4,5] indices [4,2] axis=1   y[i,j] = x[i, indices[i,j]]        (torch.gather)
  *   index_select  x [4,5] indices [2,3] axis=1   y[i,j,k] = x[i, indices[j,k]]      (numpy.take)
  *   scatter_add   x, indices, src as in gather   y = x, then y[i, indices[i,j]] += src[i,j]
  *   one_hot       indices [4] size=5             y [4,5]: 1 at the index, else 0
  *
- * The axes of gather and scatter_add other than `axis` are those of x. Sums run in the order of the
- * indices, so results never depend on chance. An index out of range stops the program, as in embed;
- * one_hot has a row of zeros for it.
- */
+ * The axes of gather and scatter_add other than `axis` are those of x. Sums run in the order of
+ * the indices, so results are deterministic. An index out of range stops the program, as in
+ * embed; one_hot has a row of zeros for it. */
 #include "op/slice.h"
 
 #include <string.h>
 
 enum { AXIS, SHAPE };
 
-/* Place in [0, size) of an index. */
+/* Turns an index into a place in [0, size). */
 static int64_t place(int32_t index, int64_t size) {
     int64_t at = index < 0 ? index + size : index;
     SL_ASSERT(at >= 0 && at < size);
     return at;
 }
 
-/* x and indices agree in all axes but attr[AXIS]. */
+/* Checks that x and indices have equal sizes except along attr[AXIS]. */
 static sl_err need_alike(struct sl_infer *c, const struct sl_shape *x) {
     char text[SL_SHAPE_TEXT], other[SL_SHAPE_TEXT];
     struct sl_shape like = c->in[1];
@@ -49,7 +49,7 @@ static sl_err infer_stated(struct sl_infer *c) {
 
 static double flops_in(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
-/* Only what is read counts, not the whole of x. */
+/* Bytes moved: counts only the elements that are read, not the whole of x. */
 static double bytes_out(const struct sl_op_view *v) {
     return 4.0 * (double)sl_op_numel(&v->in[1]) + 8.0 * (double)sl_op_numel(&v->out[0]);
 }
@@ -81,7 +81,7 @@ static int grad_gather(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "gather_dx", 2, (int[]){g->dout[0], g->in[1]}, attr);
 }
 
-/* Visits element i of `thin` and its place in `x`. */
+/* Returns the place in `x` of element i of `thin`. */
 static int64_t gather_place(const struct sl_around *x, const struct sl_around *thin,
                             const int32_t *index, int64_t i) {
     int64_t outer = i / (thin->size * thin->inner), inner = i % thin->inner;
@@ -95,7 +95,7 @@ static void ref_gather(const struct sl_ref *r) {
         r->out[0].f[i] = r->in[0].f[gather_place(&x, &thin, r->in[1].i, i)];
 }
 
-/* y (+)= src at the indices */
+/* Adds src to y at the indices. */
 static void add_at(const struct sl_ref *r, const double *src, const struct sl_array *indices) {
     struct sl_around x = sl_around(&r->out[0].shape, r->attr[AXIS].i);
     struct sl_around thin = sl_around(&indices->shape, r->attr[AXIS].i);
@@ -173,7 +173,7 @@ static int grad_select(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "index_select_dx", 2, (int[]){g->dout[0], g->in[1]}, attr);
 }
 
-/* wide: x or dx; thin: y or dy, [outer, indices, inner] */
+/* wide is x or dx; thin is y or dy, with shape [outer, indices, inner]. */
 static void visit_select(const struct sl_ref *r, const struct sl_array *wide, double *wide_at,
                          double *thin, bool into_wide) {
     struct sl_around x = sl_around(&wide->shape, r->attr[AXIS].i);

@@ -37,7 +37,7 @@ static double flops(const struct sl_op_view *v) { return 8.0 * (double)sl_op_num
 static int grad(struct sl_grad *g, int input) {
     int mean = g->out[1], rstd = g->out[2], dy = g->dout[0];
     if (dy < 0)
-        return -1; /* mean and rstd exist only for the backward pass */
+        return -1; /* no gradient: mean and rstd exist only for the backward pass */
     if (input == 0)
         return sl_graph_grad_emit(g, "layernorm_dx", 5, (int[]){dy, g->in[0], g->in[1], mean, rstd},
                                   NULL);

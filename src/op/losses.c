@@ -37,7 +37,8 @@ static double flops_dx(const struct sl_op_view *v) { return 10.0 * (double)sl_op
 
 typedef double term_fn(double x, double t, const union sl_attr *k);
 
-/* What divides the sum: the elements, or the first size for kl with batchmean. */
+/* Returns the divisor of the sum: the number of elements, or the first size for kl with
+ * batchmean. */
 static double terms_of(const struct sl_array *x, bool rows) {
     double count = (double)sl_op_numel(&x->shape);
     return rows && x->shape.rank ? (double)x->shape.dim[0] : count;
@@ -63,7 +64,8 @@ static double huber_of(double d, double delta) {
     return fabs(d) <= delta ? d * d / 2 : delta * (fabs(d) - delta / 2);
 }
 
-/* The cross entropy of the logit z of the target, times (1 - p)^gamma; and its derivative by z. */
+/* The cross entropy of the logit z of the target, times (1 - p)^gamma; and its derivative with
+ * respect to z. */
 static double focal_of(double z, double gamma) {
     return pow(1 / (1 + exp(z)), gamma) * softplus(-z);
 }
@@ -80,7 +82,7 @@ static double focal_dx(double x, double t, const union sl_attr *k) {
     return t * a * focal_slope(x, k[1].f) - (1 - t) * b * focal_slope(-x, k[1].f);
 }
 
-/* both: the target has the gradient of x with x and t exchanged */
+/* Defines a loss. both: the target has a gradient too, that of x with x and t exchanged. */
 #define LOSS(name_, brief_, attrs_, rows, both, term, slope)                                       \
     static double term_##name_(double x, double t,                                                 \
                                __attribute__((unused)) const union sl_attr *k) {                   \
@@ -156,7 +158,7 @@ static void ref_nll(const struct sl_ref *r) {
             r->out[0].f[0] -= r->in[0].f[i * n + r->in[1].i[i]] / (double)valid;
 }
 
-/* in: dloss target */
+/* Inputs: dloss, target. */
 static void ref_nll_dx(const struct sl_ref *r) {
     int64_t n = r->out[0].shape.dim[r->out[0].shape.rank - 1];
     int64_t valid = valid_targets(&r->in[1], r->attr[0].i);

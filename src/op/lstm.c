@@ -94,7 +94,7 @@ static double dot(const double *a, const double *b, int64_t count) {
 
 static double sigmoid(double a) { return 1 / (1 + exp(-a)); }
 
-/* The gates of one sample at one step; h is NULL where it is zero. */
+/* Computes the gates of one sample at one step; h NULL: the state is zero. */
 static void gates_at(const struct sl_ref *r, const struct sizes *z, const double *x,
                      const double *h, double *gates) {
     for (int64_t row = 0; row < 4 * z->h; row++) {

@@ -21,9 +21,11 @@ static double flops_dgates(const struct sl_op_view *v) {
 /* The state of one sample while the steps run backward. */
 struct cell {
     int64_t h;
-    const double *gates, *c, *before, *dy, *dc; /* at this step; before, dy, dc: NULL where zero */
-    double *da;                                 /* [4H] */
-    double *carry_h, *carry_c; /* [H] gradient from step t+1, replaced by the one for step t-1 */
+    /* values at this step; before, dy, dc: NULL means zero */
+    const double *gates, *c, *before, *dy, *dc;
+    double *da; /* [4H] */
+    /* [H] gradient from step t+1, which is replaced by the one for step t-1 */
+    double *carry_h, *carry_c;
 };
 
 /*  dc += dh o (1 - tanh(c)^2);  di = dc g, df = dc c[t-1], dg = dc i, do = dh tanh(c) */
@@ -74,7 +76,7 @@ SL_OP_ROW(lstm_dgates, "gradient of an lstm's gates before their non-linearity, 
           "gates c w_hh c0? dy? dc?", "dgates dh0 dc0", .internal = true, .layer = SL_LAYER_LSTM,
           .exact_out = 7, .infer = infer_dgates, .flops = flops_dgates, .ref = ref_dgates)
 
-/* Output at step t is y at step t-1; at step 0 it is h0, or zero without h0. */
+/* Shifts y: output at step t is y at step t-1; at step 0 it is h0, or zero without h0. */
 static void ref_hprev(const struct sl_ref *r) {
     const int64_t *dim = r->in[0].shape.dim;
     size_t row = sizeof(double) * (size_t)dim[2];

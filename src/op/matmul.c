@@ -18,7 +18,7 @@ enum { TA, TB };
 
 struct sizes {
     int64_t batch, m, n, k;
-    bool shared; /* b is two-dimensional */
+    bool shared; /* b is two-dimensional, so all leading sizes share it */
 };
 
 static struct sizes sizes_of(const struct sl_shape *a, const struct sl_shape *b,
@@ -36,7 +36,7 @@ static struct sizes sizes_of(const struct sl_shape *a, const struct sl_shape *b,
     return s;
 }
 
-/* A vector as a matrix: a row on the left, a column on the right. */
+/* Returns the shape of a vector as a matrix: a row on the left, a column on the right. */
 static struct sl_shape matrix_of(const struct sl_shape *x, bool right) {
     struct sl_shape matrix = *x;
     if (x->rank == 1) {
@@ -52,7 +52,7 @@ static struct sl_shape leading_of(const struct sl_shape *matrix) {
     return sl_op_shape_without_last(&rows);
 }
 
-/* The leading sizes of the result. */
+/* Checks the shapes and computes the leading sizes of the result. */
 static sl_err check_shapes(const struct sl_infer *c, const struct sl_shape *a,
                            const struct sl_shape *b, struct sl_shape *leading) {
     char left[SL_SHAPE_TEXT], right[SL_SHAPE_TEXT];
@@ -93,7 +93,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* The operand as a matrix with these leading sizes. */
+/* Expands the operand to a matrix with these leading sizes. */
 static sl_err widen(struct sl_graph *graph, int *value, bool right,
                     const struct sl_shape *leading) {
     struct sl_shape x = sl_graph_value(graph, *value)->shape, matrix = matrix_of(&x, right);
@@ -108,7 +108,8 @@ static sl_err widen(struct sl_graph *graph, int *value, bool right,
     return sl_graph_apply(graph, "broadcast_to", 1, value, &attr, value);
 }
 
-/* Nothing to do (-1) if the kernels take these shapes as they are. */
+/* Adds the views and repetitions that the kernels need; *out = -1 if they take these shapes as they
+ * are. */
 static sl_err expand(struct sl_graph *graph, const struct sl_node_spec *spec, int *out) {
     struct sl_shape x[2], m[2], lead[2], leading;
     int in[3] = {spec->in[0], spec->in[1], spec->in_count > 2 ? spec->in[2] : -1};

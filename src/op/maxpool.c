@@ -29,7 +29,7 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "maxpool_dx", 2, (int[]){g->dout[0], g->out[1]}, attr);
 }
 
-/* Index in the plane of the largest element of window (i, j). */
+/* Returns the index in the plane of the largest element of window (i, j). */
 static int32_t find_largest(const struct sl_window *w, const double *plane, const int64_t size[2],
                             int64_t i, int64_t j) {
     int64_t top, bottom, left, right;

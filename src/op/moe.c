@@ -1,4 +1,5 @@
-/* Mixture of experts: tokens go to the experts that a router chose, and come back as a weighted sum.
+/* Mixture of experts: tokens go to the experts that a router chose, and the results return as a
+ * weighted sum.
  *
  *   indices [...,k] --> moe_slots --> slots [...,k], ranges [E,2]
  *   x [...,C] --> moe_dispatch --> rows [R,C] --> grouped_matmul (w [E,C,F]) ... --> [R,C]
@@ -8,8 +9,7 @@
  * ranges[e] = [from, to). Dropless (capacity 0): R is the number of choices, whatever the router
  * does, so memory does not depend on the load. With a capacity c, each expert has room for c times
  * its equal share; a choice beyond it has the slot -1 and adds nothing. Rows without a token are 0.
- * All sums run in a fixed order.
- */
+ * All sums run in a fixed order. */
 #include "op/common.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ enum { TB };
 static const struct sl_attr_desc attrs_room[] = {
     {"experts", SL_ATTR_INT, NULL, NULL}, {"capacity", SL_ATTR_FLOAT, "0", NULL}, {0}};
 
-/* Rows of one expert with a capacity: of choices per sample, or of all if B is not among them. */
+/* Rows of one expert with a capacity: per sample if the choices contain B, else of all samples. */
 static int64_t room_of(int64_t choices, const union sl_attr *attr) {
     return (int64_t)ceil(attr[CAPACITY].f * (double)choices / (double)attr[EXPERTS].i);
 }
@@ -77,7 +77,7 @@ SL_OP_ROW(moe_slots, "the row of every choice of an expert, and the rows of ever
           "indices", "slots ranges", .attrs = attrs_room, .infer = infer_slots,
           .flops = sl_op_flops_none, .ref = ref_slots, .exact_out = 3)
 
-/* ---- moe_dispatch, moe_combine: in: x or rows, slots, weights? ---- */
+/* ---- moe_dispatch, moe_combine: inputs are x or rows, slots, weights? ---- */
 
 static sl_err need_choices(const struct sl_infer *c, const struct sl_shape *tokens) {
     char text[SL_SHAPE_TEXT], slots[SL_SHAPE_TEXT];
@@ -145,7 +145,7 @@ static double flops_choices(const struct sl_op_view *v) {
     return 2.0 * (double)sl_op_numel(&v->in[1]) * (double)x->dim[x->rank - 1];
 }
 
-/* Visits the choices that have a row: f(call, choice, token, row). */
+/* Calls f(call, choice, token, row) for every choice that has a row. */
 static void ref_choices(const struct sl_ref *r, const struct sl_array *slots,
                         void (*f)(const struct sl_ref *r, int64_t choice, int64_t token,
                                   int64_t row)) {
@@ -238,7 +238,7 @@ static sl_err infer_grouped(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Every row has one expert: the same for any load. */
+/* Every row has one expert, so the flops do not depend on the load. */
 static double flops_grouped(const struct sl_op_view *v) {
     return 2.0 * (double)sl_op_numel(&v->in[0]) * (double)v->out[0].dim[1];
 }
@@ -275,7 +275,7 @@ static sl_err infer_grouped_dw(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* dw[e] = a' b over the rows of e */
+/* dw[e] = a' b over the rows of expert e */
 static void ref_grouped_dw(const struct sl_ref *r) {
     int64_t m = r->in[0].shape.dim[1], n = r->in[1].shape.dim[1];
     clear(r);
@@ -330,7 +330,7 @@ static sl_err infer_balance(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* The bias of an expert with more than its share falls by `rate`, that of others rises
+/* Lowers the bias of an expert with more than its share by `rate`, and raises that of the others
  * (Wang et al. 2024, auxiliary-loss-free load balancing). */
 static void ref_balance(const struct sl_ref *r) {
     int64_t n = r->in[0].shape.dim[0];

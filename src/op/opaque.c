@@ -1,11 +1,10 @@
 /* opaque: a layer of which only the cost is known. Plans, simulations and exports take it; no device
  * runs it.
  *
- *   opaque(x, w, shape=[B,128], flops=2e9, bytes=4e6, ms=1.5)     all per sample of the micro-batch
+ *   opaque(x, w, shape=[B,128], flops=2e9, bytes=4e6, ms=1.5)     costs are per sample
  *
  * Inputs may be activations and parameters. The gradients of all activations together cost as much as
- * the forward pass, and those of all parameters too. ms < 0: the time follows from flops and bytes.
- */
+ * the forward pass; so do those of all parameters. ms < 0: time follows from flops and bytes. */
 #include "op/common.h"
 
 #include "graph/graph.h"
@@ -25,7 +24,8 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Samples: the size of the output that has a B, over what it is without. */
+/* Returns the number of samples: the output size that contains B, divided by the stated size per
+ * sample. */
 static double samples(const struct sl_op_view *v) {
     const struct sl_shape *stated = &v->attr[SHAPE].shape;
     for (int i = 0; i < stated->rank; i++)
@@ -42,7 +42,8 @@ static double seconds(const struct sl_op_view *v) {
     return v->attr[MS].f < 0 ? -1 : 1e-3 * v->attr[MS].f * samples(v);
 }
 
-/* An input's gradient costs its share of those of its kind. */
+/* The cost of a kind of gradients (activations or parameters) is divided equally among its
+ * inputs. */
 static int grad(struct sl_grad *g, int input) {
     const struct sl_node *node = &g->graph->nodes.at[g->node];
     bool param = sl_graph_value(g->graph, g->in[input])->kind == SL_VALUE_PARAM;
@@ -75,7 +76,7 @@ static sl_err infer_dx(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* The samples of dy: those of the stated shape. */
+/* Samples of dy are counted by the stated shape. */
 static double part_of(const struct sl_op_view *v, int what) {
     struct sl_op_view forward = {.attr = v->attr};
     forward.out[0] = v->in[0];

@@ -1,10 +1,9 @@
-/* Along one axis: argmax, argmin, cumsum, topk. Of equal values the first one counts.
+/* Ops along one axis: argmax, argmin, cumsum, topk. Of equal values they choose the first one.
  *
  *   argmax   x [B,5,7]   axis=1          y int [B,7]; keep=1: [B,1,7]
  *   cumsum   x [B,5,7]   axis=1          y [B,5,7]; exclusive=1: without the element itself;
  *                                        reverse=1: from the end
- *   topk     x [B,5,7]   k=3 axis=-1     values [B,5,3], indices int [B,5,3], best first
- */
+ *   topk     x [B,5,7]   k=3 axis=-1     values [B,5,3], indices int [B,5,3], best first */
 #include "op/slice.h"
 
 #include <math.h>
@@ -14,7 +13,7 @@ enum { AXIS, KEEP };
 enum { EXCLUSIVE = 1, REVERSE };
 enum { K, TOP_AXIS, LARGEST };
 
-/* Is a before b in descending order? NaN is larger than any number. */
+/* Does a come before b in descending order? NaN is larger than any number. */
 static bool exceeds(double a, double b) { return a > b || (isnan(a) && !isnan(b)); }
 
 static sl_err infer_arg(struct sl_infer *c) {
@@ -65,7 +64,7 @@ static sl_err infer_cumsum(struct sl_infer *c) {
     return sl_op_infer_same(c);
 }
 
-/* dx[i] is the sum of dy[j] over the sums that contain x[i]: from the other end. */
+/* dx[i] is the sum of dy[j] over all j whose sum contains x[i]: a cumsum from the other end. */
 static int grad_cumsum(struct sl_grad *g, int input) {
     (void)input;
     union sl_attr attr[3] = {g->attr[AXIS], g->attr[EXCLUSIVE], {.i = !g->attr[REVERSE].i}};
@@ -95,7 +94,7 @@ SL_OP_ROW(cumsum, "running sum along an axis", "x", "y", .attrs = attrs_cumsum,
           .infer = infer_cumsum, .flops = sl_op_flops_elementwise, .grad = grad_cumsum,
           .ref = ref_cumsum)
 
-/* ---- topk: the gradient of a value goes to its place ---- */
+/* ---- topk: the gradient of a value goes to its index ---- */
 
 static sl_err infer_topk(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
@@ -129,7 +128,7 @@ static void ref_topk(const struct sl_ref *r) {
         const double *from = r->in[0].f + row / x.inner * x.size * x.inner + row % x.inner;
         int64_t last = -1;
         for (int64_t k = 0; k < r->attr[K].i; k++) {
-            int64_t best = -1; /* the first of those that come after `last` */
+            int64_t best = -1; /* index of the first element of those that come after `last` */
             for (int64_t i = 0; i < x.size; i++) {
                 double v = sign * from[i * x.inner];
                 double before = last < 0 ? 0 : sign * from[last * x.inner];

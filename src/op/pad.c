@@ -15,7 +15,8 @@ enum { BEFORE, AFTER, MODE, VALUE, SHAPE };
 enum { CONSTANT, REFLECT, EDGE };
 enum { SHIFT, ROLL_AXES };
 
-/* The place in [0, size) that place `at` of the padded axis shows; -1: none, the constant. */
+/* Returns the place in [0, size) whose element is at place `at` of the padded axis; -1: none, so
+ * the constant. */
 static int64_t reflected(int64_t at, int64_t size, int64_t mode) {
     if (at >= 0 && at < size)
         return at;
@@ -61,7 +62,7 @@ static int grad_pad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "pad_dx", 1, &g->dout[0], attr);
 }
 
-/* The offset in x of every element of the padded tensor in turn. */
+/* Returns the offset in x of element i of the padded tensor; -1: the constant. */
 static int64_t pad_place(const union sl_attr *attr, const struct sl_shape *x,
                          const struct sl_shape *y, int64_t i) {
     int64_t at = 0, stride = 1;
@@ -157,7 +158,7 @@ static int grad_flip(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "flip", 1, &g->dout[0], g->attr);
 }
 
-/* shift NULL: flip */
+/* Moves the elements; shift NULL: flip. */
 static void ref_move(const struct sl_ref *r, const struct sl_ints *shift,
                      const struct sl_ints *axes) {
     const struct sl_shape *x = &r->in[0].shape;

@@ -1,5 +1,5 @@
-/* gru and rnn: one layer over a sequence, in PyTorch's order of gates; bidirectional: two layers, one
- * from the end.
+/* gru and rnn: one layer over a sequence, with gates in PyTorch's order. bidirectional: two
+ * layers, one of which reads from the end.
  *
  *   x [B,T,I]   w_ih [P H,I]   w_hh [P H,H]   bias_ih, bias_hh [P H]   h0 [B,H] (absent: 0)   y [B,T,H]
  *
@@ -8,8 +8,7 @@
  *   rnn, P = 1:  h' = tanh or relu(w_ih x + bias_ih + w_hh h + bias_hh)
  *
  * As in lstm, only the gradient before the non-linearities is serial in time (NAME_dgates). For the
- * gru it differs between the two products: dgates_h has r times the n of dgates_x.
- */
+ * gru it differs between the two products: dgates_h has r times the n of dgates_x. */
 #include "op/common.h"
 
 #include "graph/graph.h"
@@ -29,7 +28,7 @@ static sl_err need_shape(const struct sl_infer *c, int i, const struct sl_shape 
     return SL_OK;
 }
 
-/* parts: gates of a unit */
+/* Shape inference; parts: number of gates per unit. */
 static sl_err infer_layer(struct sl_infer *c, int64_t parts) {
     char x[SL_SHAPE_TEXT], w[SL_SHAPE_TEXT];
     const struct sl_shape *in = c->in;
@@ -65,7 +64,8 @@ static int product(struct sl_grad *g, int a, int b, bool ta) {
     return sl_graph_grad_emit(g, "matmul", 2, (int[]){a, b}, attr);
 }
 
-/* dgates: of the product with x; its output `of_h`: of that with h; its last output: dh0 */
+/* dgates: output that is the gradient of the product with x; its output number `of_h`: that of the
+ * product with h; its last output: dh0. */
 static int grad_layer(struct sl_grad *g, int input, int dgates, int of_h) {
     int h0 = sl_graph_grad_input(g, H0), dh = sl_graph_grad_output(g, dgates, of_h);
     switch (input) {
@@ -102,7 +102,7 @@ static double row_sum(const double *w, const double *x, int64_t n, const double 
 
 static double sigmoid(double a) { return 1 / (1 + exp(-a)); }
 
-/* Element `row` of w x + bias, of the inputs (x) or of the state (h). */
+/* Returns element `row` of w x + bias: of the product with the inputs (x) or with the state (h). */
 static double of_x(const struct sl_ref *r, int64_t row, const double *x) {
     int64_t n = r->in[X].shape.dim[2];
     return row_sum(r->in[W_IH].f + row * n, x, n, r->in[BIAS_IH].f ? r->in[BIAS_IH].f + row : NULL);
@@ -150,7 +150,7 @@ SL_OP_ROW(rnn, "one layer of a plain recurrent network", "x w_ih w_hh bias_ih? b
           .attrs = attrs_rnn, .layer = SL_LAYER_LSTM, .exact_out = 1, .infer = infer_rnn,
           .flops = flops, .grad = grad_rnn, .ref = ref_rnn)
 
-/* ---- backwards in time; dh: the gradient of y[t] so far ---- */
+/* ---- backward in time; dh: the gradient of y[t] so far ---- */
 
 static sl_err infer_gru_back(struct sl_infer *c) {
     const struct sl_shape *y = &c->in[1];
@@ -170,14 +170,14 @@ static double flops_back(const struct sl_op_view *v) {
     return 2.0 * (double)sl_op_numel(&v->out[0]) * (double)v->in[0].dim[2];
 }
 
-/* carry[j] (+)= sum over rows of da[row] w[row][j] */
+/* Adds to carry[j] the sum over rows of da[row] w[row][j]. */
 static void carry_back(double *carry, const double *da, const double *w, int64_t rows, int64_t h) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t j = 0; j < h; j++)
             carry[j] += da[row] * w[row * h + j];
 }
 
-/* in: gates y w_hh dy h0? */
+/* Inputs: gates, y, w_hh, dy, h0?. */
 static void ref_gru_dgates(const struct sl_ref *r) {
     const int64_t *dim = r->in[1].shape.dim;
     int64_t h = dim[2];
@@ -201,7 +201,7 @@ static void ref_gru_dgates(const struct sl_ref *r) {
         }
 }
 
-/* in: y w_hh dy */
+/* Inputs: y, w_hh, dy. */
 static void ref_rnn_dgates(const struct sl_ref *r) {
     const int64_t *dim = r->in[0].shape.dim;
     int64_t h = dim[2];
@@ -235,7 +235,7 @@ static sl_err infer_both(struct sl_infer *c) {
         return sl_graph_infer_fail(c, "x must be [B,T,I] and w_hh [P H,H], they are %s and %s",
                                    sl_graph_shape_text(&c->in[X], x),
                                    sl_graph_shape_text(&c->in[W_HH], w));
-    c->out[0] = c->in[X]; /* the layers check the rest */
+    c->out[0] = c->in[X]; /* the two layers check the rest */
     c->out[0].dim[2] = 2 * c->in[W_HH].dim[1];
     return SL_OK;
 }

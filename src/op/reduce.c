@@ -1,18 +1,17 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_var: over the given axes (default all),
- * kept with size 1 or dropped.
+/* reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_var: reduce the given axes (default
+ * all), which are kept with size 1 or dropped.
  *
  *   x [B,5,7]   axes=[0,2]           y [5]
  *               axes=[0,2] keep=1    y [1,5,1]
  *
- * The axis that holds B may be reduced: the result is that of the micro-batch.
- */
+ * The axis with B may be reduced; the result is then over the micro-batch. */
 #include "op/common.h"
 
 #include <math.h>
 
 enum { AXES, KEEP, CORRECTION };
 
-/* Sort the axes, make them non-negative, and use all if none is given. */
+/* Sorts the axes and makes them non-negative; uses all axes if none is given. */
 static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
     int rank = c->in[0].rank;
     bool taken[SL_MAX_RANK] = {false};
@@ -32,7 +31,7 @@ static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
     return SL_OK;
 }
 
-/* The shape with reduced axes of size 1. */
+/* Returns the shape with size 1 for reduced axes. */
 static struct sl_shape kept_shape(const struct sl_shape *in, const struct sl_ints *axes) {
     struct sl_shape kept = *in;
     for (int i = 0; i < axes->count; i++)
@@ -61,7 +60,8 @@ static sl_err infer(struct sl_infer *c) {
 static double flops(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
 static int spread(struct sl_grad *g, const char *op) {
-    struct sl_shape x = *sl_graph_grad_shape(g, g->in[0]); /* copy: emitting may move it */
+    /* a copy, because emitting may move it */
+    struct sl_shape x = *sl_graph_grad_shape(g, g->in[0]);
     union sl_attr attr[1] = {{.shape = x}};
     int dy = sl_op_grad_reshape(g, g->dout[0], kept_shape(&x, &g->attr[AXES].ints));
     return sl_graph_grad_emit(g, op, 1, &dy, attr);
@@ -104,7 +104,7 @@ static const struct sl_attr_desc attrs[] = {
     {0},
 };
 
-/* One pass over x: f(r, element of x, element of the result, acc). */
+/* Visits x once: calls f(r, element of x, element of the result, acc). */
 typedef void fold_fn(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc);
 
 static void fold(const struct sl_ref *r, const struct sl_array *x, fold_fn *f, double *acc) {
@@ -124,7 +124,7 @@ SL_OP_ROW(reduce_mean, "mean over some axes [all]", "x", "y", .attrs = attrs, .i
 SL_OP_ROW(reduce_sum, "sum over some axes [all]", "x", "y", .attrs = attrs, .infer = infer,
           .flops = flops, .grad = grad_sum, .ref = ref_sum)
 
-/* ---- max, min: ties share the gradient, as in torch.amax ---- */
+/* ---- max, min: equal values share the gradient, as in torch.amax ---- */
 
 static void larger(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
     double x = r->in[0].f[wide];
@@ -173,7 +173,7 @@ static sl_err infer_dx(struct sl_infer *c) {
 
 static double flops_dx(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->in[1]); }
 
-/* in: dy x y */
+/* Inputs: dy, x, y. */
 static void count_ties(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
     acc[narrow] += r->in[1].f[wide] == r->in[2].f[narrow];
 }
@@ -248,7 +248,7 @@ static void ref_var(const struct sl_ref *r) {
 
 REDUCTION(reduce_var, "variance over some axes [all]", attrs_var, infer_var, grad_var, ref_var)
 
-/* in: dy x */
+/* Inputs: dy, x. */
 static void add_other(const struct sl_ref *r, int64_t wide, int64_t narrow, double *acc) {
     acc[narrow] += r->in[1].f[wide];
 }

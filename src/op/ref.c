@@ -1,4 +1,5 @@
-/* The reference interpreter: runs a graph node by node in double precision; an oracle for tests. */
+/* The reference interpreter: runs a graph node by node in double precision, as an oracle for
+ * tests. */
 #include "base/rng.h"
 #include "op/common.h"
 #include "op/registry.h"
@@ -11,7 +12,7 @@ double sl_op_init_value(const struct sl_init *init, uint64_t seed, uint64_t stre
     case SL_INIT_NORMAL: return init->b + init->a * sl_rng_normal(seed, stream, (uint64_t)index);
     case SL_INIT_UNIFORM:
         return init->a + (init->b - init->a) * sl_rng_uniform(seed, stream, (uint64_t)index);
-    case SL_INIT_STORED: return NAN; /* read by the caller */
+    case SL_INIT_STORED: return NAN; /* NaN until the caller reads the stored value */
     default: return init->a;
     }
 }

@@ -1,4 +1,4 @@
-/* The table of ops, in alphabetical order, with the names of their counterparts. */
+/* The table of ops, in alphabetical order, with the names of their counterparts elsewhere. */
 #include "op/registry.h"
 
 #include <stdlib.h>

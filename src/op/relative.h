@@ -13,11 +13,12 @@
 
 struct sl_relative {
     int64_t buckets, max_distance;
-    int both_sides; /* keys behind the query have buckets of their own */
+    int both_sides; /* keys after the query have separate buckets */
 };
 
-/* The bucket of key - query: half of them are exact distances, the others grow with the logarithm
- * up to max_distance. The small addend makes whole numbers whole on every device. */
+/* Returns the bucket of the distance key - query. Half of the buckets are exact distances; the
+ * others grow with the logarithm up to max_distance. A small addend makes integer results exact on
+ * every device. */
 SL_OP_RELATIVE_FN int64_t sl_op_relative_bucket(const struct sl_relative *r, int64_t distance) {
     int64_t buckets = r->both_sides ? r->buckets / 2 : r->buckets, exact = buckets / 2;
     int64_t first = r->both_sides && distance > 0 ? buckets : 0;

@@ -1,7 +1,7 @@
-/* relative_bias: what T5 adds to the scores of attention: a number per head and bucket of distances.
+/* relative_bias: the numbers that T5 adds to the scores of attention, one per head and bucket of
+ * distances.
  *
- *   table [buckets,heads]   y [heads,queries,keys]: y[h,i,j] = table[bucket(j - i), h]
- */
+ *   table [buckets,heads]   y [heads,queries,keys]: y[h,i,j] = table[bucket(j - i), h] */
 #include "op/common.h"
 #include "op/relative.h"
 
@@ -31,7 +31,7 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "relative_bias_dw", 1, &g->dout[0], attr);
 }
 
-/* y (or dy) [heads,queries,keys] */
+/* Visits y or dy, [heads,queries,keys]. */
 static void visit(const struct sl_ref *r, const struct sl_shape *y, double *table, double *bias,
                   int64_t buckets, bool into_table) {
     struct sl_relative relative = {buckets, r->attr[MAX_DISTANCE].i, r->attr[BOTH_SIDES].i != 0};

@@ -1,7 +1,7 @@
 /* relu: y = max(x, 0). The gradient at 0 is 0. */
 #include "op/common.h"
 
-static double forward(double x) { return x < 0 ? 0 : x; } /* NaN stays NaN */
+static double forward(double x) { return x < 0 ? 0 : x; } /* a NaN stays NaN */
 
 static double backward(double dy, double y) { return y > 0 ? dy : 0; }
 

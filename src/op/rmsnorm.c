@@ -31,7 +31,7 @@ static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_op_num
 static int grad(struct sl_grad *g, int input) {
     int dy = g->dout[0], x = g->in[0], rstd = g->out[1];
     if (dy < 0)
-        return -1; /* rstd exists only for the backward pass */
+        return -1; /* no gradient: rstd exists only for the backward pass */
     if (input == 0)
         return sl_graph_grad_emit(g, "rmsnorm_dx", 4,
                                   (int[]){dy, x, rstd, sl_graph_grad_input(g, 1)}, NULL);

@@ -1,4 +1,5 @@
-/* rope: rotary position embedding: rotate pairs of features by an angle proportional to position.
+/* rope: rotary position embedding; rotates pairs of features by an angle proportional to the
+ * position.
  *
  *   x [B,T,H,D] -> y [B,T,H,D]     angle(t, i) = (offset + t) rate(i),  i < D/2
  *
@@ -9,15 +10,14 @@
  * style half:        pairs are (i, i + D/2)    (Llama, GPT-NeoX)
  * style interleaved: pairs are (2 i, 2 i + 1)  (Su et al. 2021, RoFormer, sec. 3.2)
  * scale is the factor of linear position interpolation (1/4: a context four times as long).
- * inverse rotates by the negative angle: this is the gradient.
- */
+ * inverse rotates by the negative angle: this is the gradient. */
 #include "op/rope.h"
 #include "op/common.h"
 
 #include <math.h>
 #include <string.h>
 
-#define MAX ((int64_t)1 << 40) /* positions stay exact in double */
+#define MAX ((int64_t)1 << 40) /* positions up to this are exact in double */
 
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
@@ -40,7 +40,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Three flops per element; the angles are shared by all samples and heads. */
+/* Three flops per element; all samples and heads share the angles. */
 static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->out[0]); }
 
 static int grad(struct sl_grad *g, int input) {
@@ -51,7 +51,7 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "rope", 1, &g->dout[0], attr);
 }
 
-/* One head at one position. */
+/* Rotates one head at one position. */
 static void turn(const union sl_attr *attr, int64_t position, int64_t d, const double *x,
                  double *y) {
     bool half = attr[SL_ROPE_STYLE].i == SL_ROPE_HALF;

@@ -1,4 +1,4 @@
-/* The attributes of rope, and the angle per position that it turns a pair by. */
+/* The attributes of rope, and the angle per position by which it rotates a pair of features. */
 #ifndef SL_OP_ROPE_H
 #define SL_OP_ROPE_H
 
@@ -20,7 +20,7 @@ enum {
 enum { SL_ROPE_HALF, SL_ROPE_INTERLEAVED };
 enum { SL_ROPE_NO_RAMP, SL_ROPE_BY_FREQUENCY, SL_ROPE_BY_INDEX };
 
-/* Of pair i of heads with d features. */
+/* Returns the angle per position of pair i, in heads with d features. */
 static inline double sl_op_rope_rate(const union sl_attr *attr, int64_t i, int64_t d) {
     double f = pow(attr[SL_ROPE_BASE].f, -2.0 * (double)i / (double)d);
     double scale = attr[SL_ROPE_SCALE].f, low = attr[SL_ROPE_LOW].f, high = attr[SL_ROPE_HIGH].f;

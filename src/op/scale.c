@@ -1,4 +1,4 @@
-/* scale: y = x * by, a constant of the model. */
+/* scale: y = x * by, where `by` is a constant of the model. */
 #include "op/common.h"
 
 static int grad(struct sl_grad *g, int input) {

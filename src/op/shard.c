@@ -1,16 +1,16 @@
-/* Ops at the border of a tensor-parallel region (shard/shard.h). Of t shards, each computes a part of
- * the tensors of a region; outside of it, all compute the same.
+/* Ops at the border of a tensor-parallel region (shard/shard.h). Inside a region, each of t
+ * shards computes a part of the tensors; outside, all compute the same.
  *
  *   shard_enter   x -> y           into the region, one shard: y is x; backward: shard_sum
  *   shard_fan     x -> y0 y1 ...   the same for all shards of one worker: each y is a copy of x
  *   shard_sum     x0 x1 ... -> y   out of it: y = (x0 + x1) + ..., in this order; backward: dy to each
  *
  * shard_sum with fewer inputs than its attribute `of` is a collective: the other terms belong to other
- * workers. The op then yields its own term; the runner adds the terms of all shards in place
- * (pipe/shards.c). So a graph with all shards on one worker and t graphs with one shard each compute the
- * same bits. A gradient that enters shard_sum goes to every shard, which continues alone: each
- * shard computes what surrounds the region, and only one of them counts its loss (sl_loss.echo).
- */
+ * workers. The op then returns its own term, and the runner adds the terms of all shards in
+ * place (pipe/shards.c). So a graph with all shards on one worker and t graphs with one shard
+ * each compute the same bits. In the backward pass the gradient of a shard_sum goes to every
+ * shard. All shards compute the ops around the region, and only one of them counts its loss
+ * (sl_loss.echo). */
 #include "op/common.h"
 
 static int grad_enter(struct sl_grad *g, int input) {
@@ -45,7 +45,7 @@ static int grad_fan(struct sl_grad *g, int input) {
     (void)input;
     for (int i = 0; i < of; i++)
         if (g->dout[i] < 0)
-            return -1; /* shards are alike: no gradient reaches any of them */
+            return -1; /* all shards are equal: no gradient reaches any of them */
     return sl_graph_grad_emit(g, "shard_sum", of, g->dout, g->attr);
 }
 

@@ -1,8 +1,7 @@
-/* slice: items [from, to) of one axis; negative positions count from its end, and `to` defaults to
- * the end. slice_dx pads a gradient with zeros.
+/* slice: takes items [from, to) of one axis; negative positions count from its end, and `to`
+ * defaults to the end. slice_dx pads a gradient with zeros.
  *
- *   x [B,7,5]   axis=1 from=2 to=-1   y [B,4,5]
- */
+ *   x [B,7,5]   axis=1 from=2 to=-1   y [B,4,5] */
 #include "op/slice.h"
 
 enum { AXIS, FROM, TO };

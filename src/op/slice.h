@@ -17,7 +17,8 @@ static inline struct sl_around sl_around(const struct sl_shape *shape, int64_t a
     return a;
 }
 
-/* Normalise the axis; fail if it holds B, because its items are not in sample order. */
+/* Makes the axis non-negative; fails if it contains B, because its items are not in sample
+ * order. */
 SL_MUST_CHECK sl_err sl_op_need_plain_axis(const struct sl_infer *infer, int input, int64_t *axis);
 
 #endif

@@ -1,9 +1,8 @@
-/* split: divide one axis into equal parts, one output per part.
+/* split: divides one axis into equal parts, one output per part.
  *
  *   x [B,T,12]   axis=2 parts=3   y0 y1 y2 [B,T,4]
  *
- * The gradient is one concat, which is cheaper than the sum of zero-padded parts (packed q, k, v).
- */
+ * The gradient is one concat, which is cheaper than the sum of zero-padded parts (q, k, v). */
 #include "op/slice.h"
 
 enum { AXIS, PARTS };
@@ -28,7 +27,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* If all parts have a gradient: concat. Otherwise: the sum of the zero-padded parts. */
+/* If all parts have a gradient, it is their concat; otherwise the sum of the zero-padded parts. */
 static int grad(struct sl_grad *g, int input) {
     int parts = (int)g->attr[PARTS].i, present = 0, sum = -1;
     struct sl_shape shape = *sl_graph_grad_shape(g, g->in[input]);

@@ -1,4 +1,5 @@
-/* sum_to: sum over the axes along which a tensor of shape `shape` would have been broadcast. */
+/* sum_to: sums over the axes along which a tensor of shape `shape` would be broadcast to the shape
+ * of x. */
 #include "op/common.h"
 
 static sl_err infer(struct sl_infer *c) {

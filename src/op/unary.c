@@ -1,10 +1,9 @@
-/* Functions of one tensor, element by element: a row each gives y and dy/dx.
+/* Functions of one tensor, element by element. Each row gives y and dy/dx.
  *
  *   NAME      x      y = f(x)
  *   NAME_dx   dy x   dx = dy f'(x)
  *
- * Where f has a kink, f' is that of PyTorch: 0 for abs at 0, 1 on the bounds of clamp.
- */
+ * At a kink, f' is as in PyTorch: 0 for abs at 0, 1 on the bounds of clamp. */
 #include "op/common.h"
 
 #include <math.h>
@@ -33,7 +32,7 @@ static double mish_slope(double x) {
     return t + x * (1 - t * t) * sigmoid(x);
 }
 
-/* k: the attributes. cost: flops of an element of y; dx takes two more. */
+/* Defines an op. k: its attributes. cost: flops per element of y; dx takes two more. */
 #define UNARY(name_, brief_, cost, attrs_, y_, slope_)                                             \
     static double y_of_##name_(double x, __attribute__((unused)) const union sl_attr *k) {         \
         return y_;                                                                                 \

@@ -1,4 +1,4 @@
-/* upsample: repeat every pixel `factor` times per direction.   x [B,C,H,W]   y [B,C,H f,W f] */
+/* upsample: repeats every pixel `factor` times per direction.   x [B,C,H,W]   y [B,C,H f,W f] */
 #include "op/window.h"
 
 #include <string.h>
@@ -21,9 +21,9 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "upsample_dx", 1, &g->dout[0], g->attr);
 }
 
-/* The pixel of x that pixel `at` of y repeats. */
+/* Returns the pixel of x that pixel `at` of y repeats. */
 static int64_t source(const struct sl_shape *y, const int64_t factor[2], int64_t at) {
-    int64_t col = at % y->dim[3], row = at / y->dim[3]; /* row index over all planes */
+    int64_t col = at % y->dim[3], row = at / y->dim[3]; /* row: index over the rows of all planes */
     return row / factor[0] * (y->dim[3] / factor[1]) + col / factor[1];
 }
 

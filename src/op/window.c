@@ -4,7 +4,7 @@
  */
 #include "op/window.h"
 
-/* Upper bound of attributes; products of them then fit into int64. */
+/* Largest value of an attribute; products of attributes then fit into int64. */
 #define MAX ((int64_t)1 << 24)
 
 sl_err sl_op_need_image(const struct sl_infer *infer, int i) {

@@ -1,6 +1,7 @@
 /* adam, adamw, nadam: first and second moments with bias correction (Kingma & Ba; Loshchilov &
- * Hutter; Dozat), with torch's formulas. adam couples weight decay into the gradient, adamw shrinks
- * the weight; nadam does either (decoupled=1: asynchronous Nesterov, Ajanthan et al. 2025). */
+ * Hutter; Dozat), with torch's formulas. adam adds weight decay to the gradient, adamw shrinks
+ * the weight; nadam can do both (decoupled=1, as in asynchronous Nesterov, Ajanthan et al.
+ * 2025). */
 #include "optim/common.h"
 #include "optim/rules.h"
 
@@ -27,7 +28,8 @@ static const struct sl_hyper nadam_hyper[] = {
     SL_HYPER_DECAY(0),
     {0}};
 
-/* Betas, bias correction and eps; 1/(1-beta^t) and 1/sqrt(1-beta2^t) in double. */
+/* Computes betas, bias correction and eps; 1/(1-beta^t) and 1/sqrt(1-beta2^t) are computed in
+ * double. */
 static void moments_coef(const struct sl_optim_param *param, int64_t t, struct sl_step_coef *out) {
     double beta1 = sl_optim_value(&param->optim, "beta1");
     double beta2 = sl_optim_value(&param->optim, "beta2");
@@ -64,7 +66,7 @@ static void adam_delta(const struct sl_step_coef *coef, const struct sl_step_io 
         io->delta[i] = sl_rule_adam_delta(coef, io->state[0][i], io->state[1][i]);
 }
 
-/* The decayed weight or gradient, then the moments. */
+/* Applies weight decay to the weight or gradient, then updates the moments. */
 static double ref_moments(const struct sl_optim_param *param, const struct sl_step_ref *io,
                           int64_t i, bool decoupled) {
     double beta1 = sl_optim_value(&param->optim, "beta1");
@@ -140,8 +142,8 @@ const struct sl_optimizer sl_optim_row_adamw = {
 };
 
 /* mu_t = beta1*(1 - 0.5*0.96^(t*momentum_decay)); *product = mu_1*...*mu_t. The product is a
- * function of t, so there is nothing to keep in a checkpoint; it falls below 1e-40 within some
- * thousand steps and then no longer changes 1 - product. */
+ * function of t, so checkpoints need not contain it; it falls below 1e-40 within some thousand
+ * steps and then no longer changes 1 - product. */
 static double nadam_mu(double beta1, double decay, int64_t t, double *product) {
     double base = pow(0.96, decay), running = 1, mu = 0;
     *product = 1;

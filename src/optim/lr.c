@@ -18,7 +18,8 @@ enum { EVERY = 1, GAMMA };
 static const struct sl_hyper constant_hyper[] = {HYPER_WARMUP, {0}};
 static const struct sl_hyper falling_hyper[] = {HYPER_WARMUP, HYPER_TOTAL, HYPER_MIN, {0}};
 
-/* cos(pi*p) for p in [0, 1] by plain arithmetic: the same bits with every libm. */
+/* Returns cos(pi*p) for p in [0, 1], by plain arithmetic, so that every libm gives the same
+ * bits. */
 static double cos_pi(double p) {
     double sign = 1;
     if (p > 0.5) {
@@ -26,7 +27,7 @@ static double cos_pi(double p) {
         sign = -1;
     }
     double x = p * 3.14159265358979323846, square = x * x, sum = 0;
-    for (int n = 22; n >= 2; n -= 2) /* Horner: 1 - x^2/2 (1 - x^2/12 (1 - ...)) */
+    for (int n = 22; n >= 2; n -= 2) /* Horner's rule: 1 - x^2/2 (1 - x^2/12 (1 - ...)) */
         sum = square / (n * (n - 1)) * (1 - sum);
     return sign * (1 - sum);
 }
@@ -46,7 +47,7 @@ static double cosine_factor(const double *hyper, double p, double t) {
     return hyper[MIN] + (1 - hyper[MIN]) * (0.5 * (1 + cos_pi(p)));
 }
 
-/* x to a whole power by products: the same bits with every libm. */
+/* Returns x to an integer power, by products, so that every libm gives the same bits. */
 static double power_of(double x, double n) {
     double out = 1;
     for (int64_t i = 0; i < (int64_t)n; i++)
@@ -73,10 +74,11 @@ static double onecycle_factor(const double *hyper, double p, double t) {
 }
 
 static double step_factor(const double *hyper, double p, double t) {
-    enum { FALLS_MAX = 4096 }; /* then it is 0 anyway, or gamma is 1 */
+    enum { FALLS_MAX = 4096 }; /* after this many the rate is 0 anyway, or gamma is 1 */
     double falls = floor((t - 1 - hyper[WARMUP]) / hyper[EVERY]);
     (void)p;
-    return power_of(hyper[GAMMA], falls < FALLS_MAX ? falls : FALLS_MAX); /* below 1: 1 */
+    /* 1 if there was no fall yet */
+    return power_of(hyper[GAMMA], falls < FALLS_MAX ? falls : FALLS_MAX);
 }
 
 static double inverse_sqrt_factor(const double *hyper, double p, double t) {

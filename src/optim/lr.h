@@ -20,8 +20,8 @@ enum { SL_LR_HYPER = 5 };
 
 struct sl_lr_row {
     const char *name, *brief;
-    const struct sl_hyper *hyper; /* row 0 is warmup, row 1, where present, total */
-    /* The factor after warm-up; p in [0, 1], t: the step. */
+    const struct sl_hyper *hyper; /* row 0 is warmup; row 1, if there is one, is total */
+    /* Returns the factor after warm-up; p in [0, 1]; t is the step. */
     double (*factor)(const double *hyper, double p, double t);
 };
 
@@ -33,9 +33,9 @@ struct sl_lr {
 extern const struct sl_lr_row *const sl_optim_lr_rows[];
 extern const int sl_optim_lr_row_count;
 
-/* `steps`, the length of the run, is the default of `total`; 0: the text must give `total`. */
+/* `total` defaults to `steps`, the length of the run; steps 0: the text must give `total`. */
 SL_MUST_CHECK sl_err sl_optim_lr_parse(const char *text, int64_t steps, struct sl_lr *out);
-void sl_optim_lr_put(struct sl_text *text, const struct sl_lr *lr); /* total is always written */
+void sl_optim_lr_put(struct sl_text *text, const struct sl_lr *lr); /* always writes total */
 double sl_optim_lr_at(const struct sl_lr *lr, double base, int64_t t);
 
 #endif

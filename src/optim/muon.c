@@ -7,8 +7,8 @@
  *     five times:  A = X X^T,  B = b*A + c*A A,  X = a*X + B X
  *     Delta = 0.2*sqrt(max(rows, cols)) * X;   w = w*(1 - lr*wd) - lr*Delta
  *
- * Matrix-wise: the bits follow from the order of the sums, here ascending index, one float at a
- * time. Torch's Muon does the rounds in bfloat16; here they are float. */
+ * The step needs whole matrices, so its bits depend on the order of the sums: here ascending
+ * index, one float at a time. Torch's Muon computes the rounds in bfloat16; here they are float. */
 #include "optim/muon.h"
 #include "optim/common.h"
 #include "optim/rules.h"
@@ -31,7 +31,7 @@ static const struct sl_hyper hyper[] = {
 
 static bool takes(const struct sl_optim_shape *shape) { return shape->rank == 2 && !shape->lookup; }
 
-/* X [k,n], A [k,k], B [k,k], Y [k,n] with k <= n: floats. */
+/* Scratch bytes for the floats X [k,n], A [k,k], B [k,k], Y [k,n], with k <= n. */
 static int64_t scratch_bytes(const struct sl_optim_shape *shape) {
     int64_t rows = shape->dim[0], cols = shape->dim[1];
     int64_t k = rows < cols ? rows : cols;
@@ -56,7 +56,8 @@ static void coef(const struct sl_optim_param *param, int64_t t, double lr,
     out->rounds = (int)sl_optim_value(&param->optim, "rounds");
 }
 
-/* One round on X [k,n] in place; A, B [k,k] and Y [k,n] are scratch. Sums ascend. */
+/* Makes one round on X [k,n] in place; A, B [k,k] and Y [k,n] are scratch. Sums have ascending
+ * index. */
 static void round_float(int64_t k, int64_t n, float *x, float *a) {
     float *b = a + k * k, *y = b + k * k;
     for (int64_t i = 0; i < k; i++)
@@ -82,7 +83,7 @@ static void round_float(int64_t k, int64_t n, float *x, float *a) {
     memcpy(x, y, sizeof *x * (size_t)(k * n));
 }
 
-/* Y = A X with A [k,k], X [k,n]. */
+/* Computes Y = A X with A [k,k], X [k,n]. */
 static void multiply(int64_t k, int64_t n, const double *a, const double *x, double *y) {
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = 0; j < n; j++) {
@@ -107,7 +108,8 @@ static void round_double(int64_t k, int64_t n, double *x, double *a) {
         x[i] = ns_a * x[i] + y[i];
 }
 
-/* Index in X of element i of a [rows, cols] matrix; X has at most as many rows as columns. */
+/* Returns the index in X of element i of a [rows, cols] matrix; X is transposed if that has more
+ * rows than columns. */
 static int64_t place(int64_t i, int64_t rows, int64_t cols) {
     return rows > cols ? i % cols * rows + i / cols : i;
 }

@@ -1,4 +1,4 @@
-/* The global gradient norm in its canonical order. */
+/* Computes the global gradient norm in its canonical order. */
 #include "optim/norm.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ void sl_optim_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64
     }
 }
 
-/* Partial sums of 1, 2, 4, ... blocks; bit i of `count` is set if level i holds one. Adding a block
- * carries like a binary counter, which builds the tree level by level. */
+/* Partial sums of 1, 2, 4, ... blocks; bit i of `count` is set if level i has one. Adding a block
+ * carries as in a binary counter, which builds the tree level by level. */
 struct tree {
     double level[64];
     uint64_t count;

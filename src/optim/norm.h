@@ -1,5 +1,5 @@
-/* The global gradient norm in one canonical order, so that it does not depend on threads, devices,
- * stages or cuts, and NaN/Inf detection and clipping that follow from it.
+/* The global gradient norm, computed in one canonical order, so that it does not depend on
+ * threads, devices, stages or cuts. NaN/Inf detection and clipping follow from it.
  *
  *   tensor   | block 0: 1024 elements | block 1 | ... | last block, shorter |
  *   block    lane[l] = x[l]^2 + x[l+32]^2 + x[l+64]^2 + ...   l = 0..31, ascending, in double
@@ -9,8 +9,7 @@
  *
  * The square of a float is exact in double, so a fused multiply-add gives the same bits; a warp of
  * 32 lanes or vector registers compute a block directly. The squares of finite floats
- * cannot overflow a double: the sum is finite if and only if every element is.
- */
+ * cannot overflow a double: the sum is finite if and only if every element is. */
 #ifndef SL_OPTIM_NORM_H
 #define SL_OPTIM_NORM_H
 
@@ -21,17 +20,18 @@ enum { SL_NORM_BLOCK = 1024, SL_NORM_LANES = 32 };
 
 int64_t sl_optim_norm_block_count(int64_t count);
 
-/* Sums of the blocks [first, first + blocks) of a tensor of `count` elements; x is its start. */
+/* Computes the sums of blocks [first, first + blocks) of a tensor of `count` elements; x is the
+ * start of the tensor. */
 void sl_optim_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64_t blocks,
                              double *out);
 
-/* The tree over block sums. */
+/* Adds block sums as a tree. */
 double sl_optim_norm_sq_tree(const double *block, int64_t blocks);
 
-/* Both for a whole tensor, without memory. */
+/* Computes block sums and tree for a whole tensor, without allocating memory. */
 double sl_optim_norm_sq(const float *x, int64_t count);
 
-/* The decision of a step: global norm, clip factor, skip. `sum` is over the gradients of all
+/* The decision about a step: global norm, clip factor, skip. `sum` is over the gradients of all
  * parameters before their multiplication by `scale`; clip <= 0: no clipping. */
 struct sl_norm_verdict {
     bool finite; /* false: a gradient is NaN or Inf; all stages skip the step */

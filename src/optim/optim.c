@@ -1,4 +1,4 @@
-/* Optimizers: the registry, their text, and functions for all of them. */
+/* Optimizers: the registry, their text form, and functions that all share. */
 #include "optim/common.h"
 
 #include <stdio.h>
@@ -62,7 +62,8 @@ double sl_optim_value(const struct sl_optim *optim, const char *name) {
     return optim->hyper[i];
 }
 
-/* The fallback's values: those of the same name, the others at their defaults. */
+/* Returns the fallback of an optimizer: values with the same name are taken over, others have their
+ * defaults. */
 static struct sl_optim fall_back(const struct sl_optim *optim) {
     struct sl_optim out = {.row = optim->row->fallback};
     for (int i = 0; i < sl_optim_hyper_count(out.row->hyper); i++) {

@@ -1,4 +1,4 @@
-/* Staleness policies: the registry, their text, and the combinations they accept. */
+/* Staleness policies: the registry, their text form, and the combinations that they accept. */
 #include "optim/policy.h"
 
 #include <stdio.h>
@@ -82,7 +82,7 @@ double sl_optim_policy_value(const struct sl_policy_use *use, const char *name) 
     return use->hyper[i];
 }
 
-/* Is `word` one of those in `list`? */
+/* Is `word` one of the words in `list`? */
 static bool has_word(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; (at = strstr(at, word)); at += length)
@@ -119,7 +119,7 @@ double sl_optim_policy_rate(const struct sl_policy_use *use, const struct sl_pol
     return use->row && use->row->rate ? use->row->rate(use, at, t) : 1;
 }
 
-/* Does the optimizer or its fallback need to store Delta? */
+/* Does the optimizer or its fallback have to store Delta? */
 static bool keeps_delta(const struct sl_optimizer *row) {
     return row && (row->delta_from == SL_DELTA_KEPT || keeps_delta(row->fallback));
 }

@@ -1,5 +1,5 @@
-/* Policies that predict: the version that a pass should read, in steps beyond the one it has.
- * Sources: Chen et al. 2018 (SpecTrain), Guan et al. 2019 (XPipe), Guan et al. 2023 (PipeOptim).
+/* Policies that predict: how many steps beyond its version a pass should read. Sources: Chen et
+ * al. 2018 (SpecTrain), Guan et al. 2019 (XPipe), Guan et al. 2023 (PipeOptim).
  *
  * A stage of height h in a graph of depth D is r = D-1-h edges below the top. In 1F1B without a
  * flush forward k runs at half time 2k - (h+1) and backward k at 2k + h, so micro-batch k enters at
@@ -11,7 +11,8 @@
  *                s_f = floor(r/2) + h, s_b = floor(r/2).
  *   pipeoptim    forward only: the version that its own gradient will be applied to, floor(k/m).
  *                With m = 1: s = h (so has version 2 of SpecTrain).
- *   xpipe        the formula of the paper with N = D and k = r; the first micro-batch of a step predicts.
+ *   xpipe        the formula of the paper with N = D and k = r; the first micro-batch of a step
+ *                 predicts for the others.
  *   2bw-predict  both passes: the version that the gradient will be applied to, one step ahead.
  *
  * A stage with w replicas is w pipelines that step together: each runs m/w micro-batches per step.
@@ -22,8 +23,7 @@
  *
  * With a global step (one decision for all stages) no stage steps before the top has its gradients.
  * Then floor(k/m), the version that micro-batch k's gradient is applied to, is also the newest one
- * when k returns to the top, and spectrain predicts that one.
- */
+ * when k returns to the top, and spectrain predicts that one. */
 #include "optim/policy.h"
 
 static int64_t below_top(const struct sl_policy_pass *p) { return p->depth - 1 - p->height; }
@@ -43,7 +43,7 @@ static int64_t pipeoptim(const struct sl_policy_use *use, const struct sl_policy
     return p->backward ? 0 : from_target(p, p->micro / p->micros);
 }
 
-/* a/b to the nearest whole number, halves to the even one. */
+/* Returns a/b rounded to the nearest integer, halves to the even one. */
 static int64_t round_even(int64_t a, int64_t b) {
     int64_t low = a / b, rest = 2 * (a % b);
     return rest > b || (rest == b && low % 2) ? low + 1 : low;
@@ -51,10 +51,10 @@ static int64_t round_even(int64_t a, int64_t b) {
 
 static int64_t xpipe(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
     (void)use;
-    int64_t t = p->micros, n = p->depth, k = below_top(p), w = p->width; /* T = t/w */
+    int64_t t = p->micros, n = p->depth, k = below_top(p), w = p->width; /* T is t/w */
     if (p->backward)
         return t + w * (k / 2 - 1) > 0 ? (t + w * (k / 2 - 1)) / t : 0;
-    int64_t twice = 2 * t + w * (2 * (n - 2) - k); /* 2w (T + N - k/2 - 2) */
+    int64_t twice = 2 * t + w * (2 * (n - 2) - k); /* equals 2w (T + N - k/2 - 2) */
     return twice > 0 ? round_even(twice, 2 * t) : 0;
 }
 

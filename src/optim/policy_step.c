@@ -2,7 +2,7 @@
  * Sources: Yang et al. 2021 (PipeMare); Ajanthan et al. 2025 (asynchronous Nesterov).
  *
  *   pipemare        T1: lr_i = lr / max(tau_i, 1)^p, p = 1 - min((t-1)/K, 1)
- *                   T2: the backward reads u = w - tau_i*velocity, with
+ *                   T2: the backward pass reads u = w - tau_i*velocity, with
  *                   velocity <- gamma_i*velocity + (1-gamma_i)*(w_new - w_old),
  *                   gamma_i = D^(1/tau_i).   tau_i = (2h+1)/m as in the paper; `exact=1`: h/m, the
  *                   delay of 1F1B. With w replicas m/w for m. A tau below 1 does not raise the rate.
@@ -11,8 +11,7 @@
  *   error-feedback  step t-1 used the direction Delta(t-1) of a gradient that was one step old;
  *                   Delta(t) is the correct one. So step t replaces it at the rate of step t-1:
  *                   w <- w + lr(t-1)*Delta(t-1);  w <- step t;  w <- w - lr(t-1)*Delta(t)
- *                   which is w - lr*(2*Delta(t) - Delta(t-1)) while lr is steady.
- */
+ *                   which is w - lr*(2*Delta(t) - Delta(t-1)) while lr is steady. */
 #include "optim/policy.h"
 
 #include <math.h>

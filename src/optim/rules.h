@@ -1,13 +1,13 @@
 /* The arithmetic of every elementwise optimizer, one element at a time: this header defines the
  * bits.
  *
- * All rules: float operations in the order written, each rounded on its own. Compile with
- * -ffp-contract=off (gcc also fuses intrinsics otherwise; note that the avx2 and avx512 files of
+ * All rules are float operations in the order written, each rounded separately. Compile with
+ * -ffp-contract=off (otherwise gcc also fuses intrinsics; note that the avx2 and avx512 files of
  * device/cpu are built with contraction on), nvcc with -fmad=false -prec-sqrt=true -prec-div=true.
- * No branch depends on data but lion's sign. Each returns Delta and leaves w - lr*Delta in *w.
+ * No branch depends on data except the sign in lion. Each rule returns Delta and stores w -
+ * lr*Delta in *w.
  *
- * SL_RULE may be defined before inclusion (CUDA: `static __host__ __device__ inline`).
- */
+ * SL_RULE may be defined before inclusion (CUDA: `static __host__ __device__ inline`). */
 #ifndef SL_OPTIM_RULES_H
 #define SL_OPTIM_RULES_H
 
@@ -74,14 +74,14 @@ SL_RULE float sl_rule_adam_delta(const struct sl_step_coef *c, float m, float v)
     return fixed / sl_rule_root(c, v);
 }
 
-/* m and v of adam, adamw, nadam: v = beta2*v + (rest2*g)*g */
+/* Updates m and v of adam, adamw, nadam: v = beta2*v + (rest2*g)*g. */
 SL_RULE void sl_rule_moments(const struct sl_step_coef *c, float g, float *m, float *v) {
     float weighted = c->rest2 * g;
     *m = sl_rule_mean(c->beta1, c->rest1, *m, g);
     *v = sl_rule_mean(c->beta2, weighted, *v, g);
 }
 
-/* adam and adamw: they differ in shrink and l2 only */
+/* adam and adamw differ only in shrink and l2. */
 SL_RULE float sl_rule_adam(const struct sl_step_coef *c, float *w, float g, float *m, float *v) {
     g = sl_rule_grad(c, *w, g);
     sl_rule_moments(c, g, m, v);

@@ -1,10 +1,11 @@
-/* sgd, momentum, nesterov: coupled weight decay (it is part of the gradient), as torch.optim.SGD.
+/* sgd, momentum, nesterov: with coupled weight decay (it is a part of the gradient), like
+ * torch.optim.SGD.
  *
  * Two conventions of momentum are in use:
  *   ema=0  v = beta*v + g              torch; a steady gradient g moves w by lr*g/(1-beta) per step
  *   ema=1  v = beta*v + (1-beta)*g     SpecTrain (Chen et al. 2018), FairScale; moves w by lr*g
- * With ema=1 the buffer starts at zero; torch's `dampening` instead takes the first gradient whole.
- */
+ * With ema=1 the buffer starts at zero; torch's `dampening` instead starts with the undamped
+ * first gradient. */
 #include "optim/common.h"
 #include "optim/rules.h"
 
@@ -30,7 +31,7 @@ static void sgd_step(const struct sl_step_coef *coef, const struct sl_step_io *i
     }
 }
 
-/* g with scale and decay, in double. */
+/* Returns g with scale and decay, in double. */
 static double ref_grad(const struct sl_optim_param *param, const struct sl_step_ref *io,
                        int64_t i) {
     return io->g[i] * io->scale + sl_optim_decay(param) * io->w[i];

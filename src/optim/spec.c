@@ -1,4 +1,4 @@
-/* "name:key=value,key=value": reading and writing. */
+/* Reads and writes "name:key=value,key=value". */
 #include "optim/spec.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static sl_err check_range(const char *what, const struct sl_hyper *row, double v
     return SL_OK;
 }
 
-/* One "key=value" of `length` bytes. */
+/* Reads one "key=value" of `length` bytes. */
 static sl_err take_value(const char *what, const struct sl_hyper *table, struct sl_str item,
                          double *values, unsigned *given) {
     char copy[64], where[128];

@@ -7,10 +7,10 @@
 enum sl_value_range {
     SL_RANGE_CLOSED,    /* low <= x <= high */
     SL_RANGE_HALF_OPEN, /* low <= x < high */
-    SL_RANGE_WHOLE,     /* closed, whole numbers only */
+    SL_RANGE_WHOLE,     /* low <= x <= high, integers only */
 };
 
-/* One named number of a row. */
+/* One hyper-parameter of a row. */
 struct sl_hyper {
     const char *name; /* a row {0} ends the table */
     double fallback, low, high;
@@ -19,19 +19,20 @@ struct sl_hyper {
 };
 
 int sl_optim_hyper_count(const struct sl_hyper *table);
-/* Place in the table, -1 when absent. */
+/* Returns the index in the table, or -1. */
 int sl_optim_hyper_find(const struct sl_hyper *table, struct sl_str name);
 
-/* The part before ':' and the part behind it ("" when there is none). */
+/* Splits a text into the part before ':' and the part after it ("" if there is none). */
 void sl_optim_spec_split(const char *text, struct sl_str *name, const char **rest);
 
-/* Fill values[] with the defaults and the values in `rest`. `what` begins every message: "optimizer
- * 'adamw'". Unknown keys name the nearest one, values outside their range name the range. `given`
- * (may be NULL) gets bit i for each key that was written. */
+/* Fills values[] with the defaults and the values in `rest`. `what` begins every message:
+ * "optimizer 'adamw'". The error for an unknown key suggests the nearest one; the error for a value
+ * outside its range names the range. `given` (may be NULL) gets bit i for each key that was
+ * written. */
 SL_MUST_CHECK sl_err sl_optim_spec_values(const char *what, const struct sl_hyper *table,
                                           const char *rest, double *values, unsigned *given);
 
-/* name, and ":key=value,..." for what differs from the default. */
+/* Writes the name, and ":key=value,..." for values that differ from the default. */
 void sl_optim_spec_put(struct sl_text *text, const char *name, const struct sl_hyper *table,
                        const double *values);
 

@@ -1,4 +1,4 @@
-/* Building a program: select nodes, order them, emit instructions. */
+/* Builds a program: selects nodes, orders them, emits instructions. */
 #include "pass/build.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void emit(struct sl_build *b, int index) {
     SL_PUSH(&b->instrs, instr);
 }
 
-/* Emit a copy of `from` to a fixed place (state or gradient). */
+/* Emits a copy of `from` to a fixed place (state or gradient). */
 static void emit_copy(struct sl_build *b, int from, struct sl_operand to, enum sl_graph_pass pass) {
     const struct sl_op *identity = b->graph->find_op(SL_STR("identity"));
     struct sl_instr instr = {
@@ -86,7 +86,7 @@ static struct sl_operand fixed_place(const struct sl_build *b, enum sl_space spa
     return operand;
 }
 
-/* Copy new values into the states after the forward pass. */
+/* Emits the copies of new values into the states, after the forward pass. */
 static void emit_updates(struct sl_build *b) {
     for (int64_t i = 0; i < b->graph->updates.count; i++) {
         const struct sl_update *update = &b->graph->updates.at[i];
@@ -112,8 +112,8 @@ static void count_readers(struct sl_build *b) {
         b->readers[b->root[b->graph->grads.at[i].value]]++;
 }
 
-/* Let the producer of a parameter gradient write directly into the accumulator. If the value has
- * other readers (the gradient of `x + p` is dy itself), copy it instead. */
+/* Lets the instruction that makes a parameter gradient write directly into the accumulator. If the
+ * value has other readers (the gradient of `x + p` is dy itself), copies it instead. */
 static void emit_grads(struct sl_build *b) {
     for (int u = 0; u < b->program->use_count; u++) {
         const struct sl_program_use *use = &b->program->uses[u];
@@ -139,8 +139,8 @@ static void emit_grads(struct sl_build *b) {
     }
 }
 
-/* Gradients are sent at the end of I, including those of values computed from parameters alone.
- * Mark their nodes, and all nodes they depend on, as early. */
+/* Marks nodes as early. Gradients are sent at the end of I, even if they depend only on parameters,
+ * so their nodes, and all nodes they depend on, must run in I. */
 static void mark_early(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     for (int64_t n = graph->nodes.count - 1; n >= graph->forward_count; n--) {
@@ -155,7 +155,8 @@ static void mark_early(struct sl_build *b) {
     }
 }
 
-/* Emit backward nodes in the order of differentiation; a split program has all I before W. */
+/* Emits the backward nodes in the order of differentiation; in a split program all I come before
+ * W. */
 static void emit_backward(struct sl_build *b) {
     int64_t nodes = b->graph->nodes.count;
     if (b->spec->split)
@@ -186,7 +187,8 @@ static bool is_received(const struct sl_build *b, int value) {
            !sl_pass_build_own(b, v->node);
 }
 
-/* The first recomputed instruction that needs a received gradient: fusion may have moved it up. */
+/* Returns the first recomputed instruction that needs a received gradient; fusion may have moved it
+ * up. */
 static int recompute_end(const struct sl_build *b) {
     for (int i = b->forward_end; i < b->recompute_end; i++)
         for (int k = 0; k < b->instrs.at[i].in_count; k++)
@@ -257,8 +259,9 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->program->recompute = b->own.recompute = spec->recompute && has_backward(b);
 }
 
-/* A repeated forward pass may find a state that later micro-batches have changed. Only the node that
- * updates the state may read it then: batchnorm does so, and its result does not depend on it. */
+/* Refuses stages whose repeated forward pass would read a changed state: later micro-batches may
+ * have changed it. Only the node that updates the state may read it; batchnorm does, and its result
+ * does not depend on the state. */
 static sl_err check_states(const struct sl_program_spec *spec) {
     const struct sl_graph *graph = spec->graph;
     for (int64_t u = 0; spec->recompute && u < graph->updates.count; u++) {

@@ -14,12 +14,14 @@
 
 struct sl_item {
     int value;
-    int64_t order; /* of equal sizes; the same for every numbering of the values */
+    /* position among items of equal size; does not depend on the numbering of values */
+    int64_t order;
     int64_t size_bytes;
     int born, dies; /* first write and last read, as instruction numbers */
-    bool slot;      /* must be in SLOT: it outlives a phase, is a port, or the program has only F */
-    int into;       /* item whose memory it shares, -1: none */
-    int64_t offset; /* below slot_bytes: in SLOT; from there on: in WORK */
+    /* must be in SLOT: it lives longer than a phase, is a port, or the program has only F */
+    bool slot;
+    int into;       /* item whose memory it uses; -1: none */
+    int64_t offset; /* below slot_bytes: offset in SLOT; from there on: in WORK */
 };
 
 struct sl_fused_pair {
@@ -27,7 +29,7 @@ struct sl_fused_pair {
 };
 
 struct sl_build {
-    const struct sl_program_spec *spec; /* own */
+    const struct sl_program_spec *spec; /* spec: &own; own: the copy */
     struct sl_program_spec own;
     const struct sl_graph *graph;
     struct sl_program *program;
@@ -45,19 +47,20 @@ struct sl_build {
     SL_VEC(struct sl_item) items;
     SL_VEC(struct sl_fused_pair) fused;
     int forward_end;   /* instructions [0, forward_end) are F */
-    int recompute_end; /* [forward_end, recompute_end) recomputes the forward pass */
+    int recompute_end; /* instructions [forward_end, recompute_end) recompute the forward pass */
     int split_at;      /* first W instruction of a split program, else instrs.count */
 };
 
 bool sl_pass_build_own(const struct sl_build *b, int node); /* does this stage run the node? */
 /* Is this node a view that needs no instruction? */
 bool sl_pass_build_is_view(const struct sl_build *b, int node);
-bool sl_pass_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
+/* is it produced by an own node? */
+bool sl_pass_build_own_value(const struct sl_build *b, int value);
 
-/* dtype.c: the dtype in which this program stores a value. */
+/* dtype.c. Returns the dtype in which this program stores a value. */
 enum sl_dtype sl_pass_build_dtype(const struct sl_build *b, int value);
 
-/* views.c: values that are part of another value's memory. */
+/* views.c. Finds the values that are a part of another value's memory. */
 void sl_pass_build_views(struct sl_build *b);
 /* fuse.c */
 void sl_pass_build_fuse(struct sl_build *b);

@@ -1,5 +1,5 @@
-/* The checker of programs: executes the instructions on a map of memory and proves that every read
- * operand still holds its value. WORK is cleared between phases. */
+/* The checker of programs: executes the instructions on a map of memory and proves that every
+ * operand still holds its value when it is read. WORK is cleared between phases. */
 #include "pass/program.h"
 
 struct tenant {
@@ -13,7 +13,7 @@ struct memory {
     SL_VEC(struct tenant) tenants;
 };
 
-/* Bytes from the first to the last element. */
+/* Returns the number of bytes from the first to the last element. */
 static int64_t bytes_of(const struct sl_operand *operand) {
     int64_t numel = operand->numel;
     if (operand->row)
@@ -44,7 +44,8 @@ static void evict(struct memory *memory, const struct tenant *fresh) {
     memory->tenants.count = kept;
 }
 
-/* A part counts as its whole tensor, because other parts may have been written before. */
+/* Describes the memory of an operand. A part counts as its whole tensor, because other parts may
+ * have been written before. */
 static struct tenant tenant_of(const struct sl_operand *operand) {
     struct tenant tenant = {operand->space, operand->offset - operand->within, 0, operand->value};
     int64_t bytes = bytes_of(operand);
@@ -120,7 +121,7 @@ static sl_err check_ports(struct memory *memory, const struct sl_ports *ports, c
     return SL_OK;
 }
 
-/* late: gradients arrive after the recomputation. */
+/* Executes all instructions on the map. late: gradients arrive after the recomputation. */
 static sl_err play(const struct sl_program *p, bool late) {
     struct memory memory = {.program = p};
     sl_err err = SL_OK;

@@ -1,19 +1,18 @@
-/* The values of a bf16 or fp16 program that stay fp32.
+/* Decides which values of a bf16 or fp16 program stay fp32.
  *
  * Activations and their gradients have 16 bits. These stay fp32:
  *   - values that the host writes or reads: inputs, seeds, losses, outputs of an evaluation
  *   - statistics that later kernels divide by or exponentiate
  *   - gradients of parameters
  *   - all values of an lstm, whose state accumulates over the steps
- * A view has the dtype of its source.
- */
+ * A view has the dtype of its source. */
 #include "pass/build.h"
 
 static bool is_exact_output(const struct sl_node *node, int slot) {
     return node->op->exact_out >> slot & 1;
 }
 
-/* The value whose memory `value` views, in the whole graph. */
+/* Returns the value whose memory `value` views, in the whole graph. */
 static int source_of(const struct sl_graph *graph, int value) {
     const struct sl_value *v = &graph->values.at[value];
     while (v->kind == SL_VALUE_NODE && v->slot == 0 && graph->nodes.at[v->node].op->is_view) {
@@ -23,7 +22,7 @@ static int source_of(const struct sl_graph *graph, int value) {
     return value;
 }
 
-/* Is it a loss, or an output of an evaluation? */
+/* Is the value a loss, or an output of an evaluation? */
 static bool is_read_by_host(const struct sl_graph *graph, int source) {
     for (int64_t i = 0; i < graph->losses.count; i++)
         if (source_of(graph, graph->losses.at[i].value) == source)

@@ -44,8 +44,8 @@ static bool writes(const struct sl_instr *instr, int value) {
     return false;
 }
 
-/* Lists for each value the instructions that read or write it. Fusion moves operands only to the
- * instruction it works on, and looks for readers behind it: the list stays valid. */
+/* Lists for each value the instructions that read or write it. The list stays valid: fusion moves
+ * operands only to the instruction on which it works, and looks only for readers after it. */
 static void list_users(struct sl_build *b) {
     int64_t values = b->graph->values.count;
     b->users_at = SL_NEW(&b->scratch, int, values + 2);
@@ -68,7 +68,7 @@ static void list_users(struct sl_build *b) {
     }
 }
 
-/* The first instruction of this kernel after i and before `end` that reads `value`. */
+/* Returns the first instruction of this kernel after i and before `end` that reads `value`. */
 static int find_reader_until(const struct sl_build *b, int i, int end, const char *kernel,
                              int value) {
     for (int at = b->users_at[value]; at < b->users_at[value + 1]; at++) {
@@ -79,7 +79,7 @@ static int find_reader_until(const struct sl_build *b, int i, int end, const cha
         if (instr->kernel && sl_pass_fuse_is(instr, kernel) && reads(instr, value))
             return j;
         if (instr->kernel && writes(instr, value))
-            return -1; /* recomputed: from here on it is another item */
+            return -1; /* from here on, recomputation makes another item of it */
     }
     return -1;
 }
@@ -201,7 +201,7 @@ static bool fuse_add(struct sl_build *b, int i) {
     return true;
 }
 
-/* Fuse the bias gradient (the column sums of dy) into the weight gradient dw = a b. */
+/* Fuses the bias gradient (the column sums of dy) into the weight gradient dw = a b. */
 static bool fuse_sum(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     bool ta = first->attr[0].i, tb = first->attr[1].i;
@@ -256,7 +256,7 @@ static bool sums_channels(const struct sl_instr *sum, int64_t n) {
            sum->in[0].shape.rank == 4 && !sum->in[0].row;
 }
 
-/* Fuse the gradient of a relu that follows the batchnorm into the batchnorm gradient. */
+/* Fuses the gradient of a relu that follows the batchnorm into the batchnorm gradient. */
 static void fuse_relu_dx(struct sl_build *b, int i) {
     struct sl_instr *grad = &b->instrs.at[i];
     int masked = grad->in[0].value, k = sl_pass_fuse_maker(b, i, masked);
@@ -278,7 +278,7 @@ static void fuse_relu_dx(struct sl_build *b, int i) {
     sl_pass_fuse_absorb(grad, relu);
 }
 
-/* Fuse the three gradients of a batchnorm over images. */
+/* Fuses the three gradients of a batchnorm over images. */
 static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int dy = first->in[0].value;
@@ -296,7 +296,7 @@ static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     return true;
 }
 
-/* The other operand of the add j that reads `value`; false if i cannot do the add. */
+/* Returns the other operand of the add j that reads `value`; false if i cannot do the add. */
 static bool find_other(const struct sl_build *b, int i, int j, int value, struct sl_operand *out) {
     const struct sl_instr *add = &b->instrs.at[j];
     *out = add->in[add->in[0].value == value];
@@ -305,7 +305,7 @@ static bool find_other(const struct sl_build *b, int i, int j, int value, struct
            !sl_pass_fuse_made_between(b, i, j, out->value);
 }
 
-/* Fuse relu(batchnorm(x)) or relu(batchnorm(x) + r). The result is bit-identical. */
+/* Fuses relu(batchnorm(x)) or relu(batchnorm(x) + r). The result is bit-identical. */
 static bool fuse_batchnorm_relu(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int value = first->out[0].value, sum = sl_pass_fuse_reader(b, i, "add", value);
@@ -332,7 +332,7 @@ static bool fuse_batchnorm_relu(struct sl_build *b, int i) {
     return true;
 }
 
-/* Compute the gradient of the logits together with the loss, although it belongs to the next phase.
+/* Lets the loss compute the gradient of the logits too, although that belongs to the next phase.
  * With recomputation, both run in the backward pass. */
 static bool fuse_cross_entropy(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];

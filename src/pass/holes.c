@@ -9,7 +9,7 @@ enum { ALIGN = 256 };
 
 struct life {
     enum sl_space space;
-    int64_t begin, end; /* bytes */
+    int64_t begin, end; /* range of bytes */
     int value, first, last;
 };
 
@@ -17,12 +17,12 @@ struct sl_lives {
     const struct sl_program *program;
     struct life *at;
     int count, room;
-    bool ordered; /* phases run in the order of the instructions */
+    bool ordered; /* the phases run in the order of the instructions */
 };
 
 static int64_t element_bytes(enum sl_dtype dtype) { return sl_dtype_is_half(dtype) ? 2 : 4; }
 
-/* The bytes of the tensor that contains the operand. */
+/* Returns the lifetime of the tensor that contains the operand. */
 static struct life life_of(const struct sl_operand *o, int instr) {
     int64_t count = o->row ? o->numel / o->run * o->row : o->numel;
     int64_t begin = o->offset - o->within;
@@ -58,7 +58,7 @@ static int by_value(const void *a, const void *b) {
     return x->first - y->first;
 }
 
-/* Merge all lifetimes of a value into one. */
+/* Merges all lifetimes of a value into one. */
 static void stretch(struct sl_lives *lives) {
     for (int i = 0, next; i < lives->count; i = next) {
         int first = lives->at[i].first, last = lives->at[i].last;
@@ -107,7 +107,7 @@ void sl_pass_lives_close(struct sl_lives *lives) {
     free(lives);
 }
 
-/* The lowest free offset from `at` on: skip every live piece that overlaps, until none does. */
+/* Returns the lowest free offset: skips every live piece that overlaps, until none does. */
 static int64_t first_free(const struct sl_lives *lives, enum sl_space space, int instr,
                           int64_t size_bytes) {
     int64_t at = 0;
@@ -117,7 +117,7 @@ static int64_t first_free(const struct sl_lives *lives, enum sl_space space, int
             life->begin >= at + size_bytes)
             continue;
         at = (life->end + ALIGN - 1) / ALIGN * ALIGN;
-        i = -1; /* restart: an earlier piece may overlap the new offset */
+        i = -1; /* starts again, because an earlier piece may overlap the new offset */
     }
     return at;
 }

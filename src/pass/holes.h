@@ -12,11 +12,12 @@ struct sl_hole {
     int64_t offset;
 };
 
-struct sl_lives; /* lifetimes of all pieces of a program's memory */
+struct sl_lives; /* the lifetimes of all pieces of a program's memory */
 
 struct sl_lives *sl_pass_lives_open(const struct sl_program *program);
 void sl_pass_lives_close(struct sl_lives *lives);
-/* The first hole of `size_bytes`, aligned to 256, that is free while instruction `instr` runs. */
+/* Returns the first hole of `size_bytes`, aligned to 256, that is free while instruction `instr`
+ * runs. */
 struct sl_hole sl_pass_lives_hole(const struct sl_lives *lives, int instr, int64_t size_bytes);
 
 #endif

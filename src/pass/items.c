@@ -2,14 +2,14 @@
 #include "pass/build.h"
 #include "pass/inplace.h"
 
-/* Is this value in SLOT or WORK, not in PARAM, GRAD or STATE? */
+/* Is this value in SLOT or WORK, and not in PARAM, GRAD or STATE? */
 static bool planned(const struct sl_build *b, int value) {
     enum sl_value_kind kind = sl_graph_value(b->graph, value)->kind;
     return kind == SL_VALUE_NODE || kind == SL_VALUE_INPUT || kind == SL_VALUE_SEED;
 }
 
-/* Inputs, forward nodes, seeds, backward nodes. Values are numbered in the order of the model's text;
- * the flat form of a model, which a resumed run reads, has another one. */
+/* Order of values: inputs, forward nodes, seeds, backward nodes. The numbers of values will not do:
+ * they follow the model's text, and a resumed run reads the flat form, which has another order. */
 static int64_t order_of(const struct sl_build *b, const struct sl_value *v) {
     enum { GROUP = 40 };
     if (v->kind != SL_VALUE_NODE)
@@ -56,7 +56,7 @@ static int item_at(struct sl_build *b, int value, int time, bool written) {
     return table[value];
 }
 
-/* Keep a value that is sent, received or read by the host in SLOT, at least until `dies`. */
+/* Keeps a value that is sent, received or read by the host in SLOT, at least until `dies`. */
 static void pin(struct sl_build *b, int value, int dies) {
     int item = b->item_f[b->root[value]];
     if (item < 0 || !planned(b, b->root[value]))
@@ -69,12 +69,12 @@ static void pin(struct sl_build *b, int value, int dies) {
 static void touch(struct sl_build *b, const struct sl_operand *operand, int time, bool written) {
     if (operand->value < 0 || operand->space != SL_SPACE_NONE || !planned(b, operand->value))
         return;
-    int item = item_at(b, operand->value, time, written); /* may move items.at */
+    int item = item_at(b, operand->value, time, written); /* first, because it may move items.at */
     if (b->items.at[item].dies < time)
         b->items.at[item].dies = time;
 }
 
-/* The phase of an instruction, or of the time before the first. */
+/* Returns the phase of an instruction, or of the time before the first one. */
 static int phase_of(const struct sl_build *b, int time) {
     return time < b->forward_end ? 0 : time < b->split_at ? 1 : 2;
 }
@@ -97,8 +97,8 @@ static void pin_sent(struct sl_build *b) {
         pin(b, graph->outputs.at[i].value, b->forward_end);
 }
 
-/* An evaluation program has one phase and one micro-batch at a time. All its items are in SLOT; the
- * training program that shares the memory needs a larger SLOT. */
+/* Finds all items. An evaluation program has one phase and one micro-batch at a time, so all its
+ * items are in SLOT; the training program that shares the memory needs a larger SLOT. */
 void sl_pass_build_items(struct sl_build *b) {
     for (int64_t v = 0; v < b->graph->values.count; v++)
         b->item_f[v] = b->item_b[v] = -1;

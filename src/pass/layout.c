@@ -1,11 +1,10 @@
-/* Offsets: greedy by size, first fit, on one timeline.
+/* Assigns offsets: greedy by size, first fit, on one timeline.
  *
  * Items that must be in SLOT are placed first. A temporary then takes the first hole, in SLOT while
  * the items there are not live, or in WORK after it:
  *
  *     offset 0 ........... slot_bytes .............. slot_bytes + work_bytes
- *            SLOT (per micro-batch)   WORK (shared)
- */
+ *            SLOT (per micro-batch)   WORK (shared) */
 #include "pass/build.h"
 
 #include <stdlib.h>
@@ -32,7 +31,7 @@ static int64_t first_fit(const struct placed *placed, const struct sl_item *item
         offset = end > offset ? end : offset;
     }
     if (border >= 0 && offset < border && offset + item->size_bytes > border)
-        return -1; /* crosses from SLOT into WORK: the caller retries from the border */
+        return -1; /* it crosses from SLOT into WORK: the caller tries again from the border */
     return offset;
 }
 

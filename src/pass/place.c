@@ -1,5 +1,5 @@
-/* The stage of a backward node is that of its forward node. Gradients from several stages are
- * summed in the stage that produced the value. */
+/* Places backward nodes in stages. A backward node is in the stage of its forward node. Gradients
+ * from several stages are summed in the stage that produced the value. */
 #include "pass/program.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 
 static int64_t aligned(int64_t bytes) { return (bytes + 63) & ~(int64_t)63; }
 
-struct wanted { /* trained parameters, frozen ones, or states */
+struct wanted { /* which tensors to list: trained parameters, frozen ones, or states */
     enum sl_value_kind kind;
     bool frozen;
 };
@@ -15,7 +15,7 @@ static const struct sl_param *table_of(const struct sl_build *b, enum sl_value_k
     return kind == SL_VALUE_PARAM ? b->graph->params.at : b->graph->states.at;
 }
 
-/* Mark the parameters or states that nodes of this stage read; returns their number. */
+/* Marks the parameters or states that nodes of this stage read; returns their number. */
 static int mark_used(const struct sl_build *b, const struct wanted *want, bool *used) {
     int count = 0;
     int64_t nodes = b->graph->differentiated ? b->graph->forward_count : b->graph->nodes.count;
@@ -80,7 +80,7 @@ void sl_pass_build_params(struct sl_build *b) {
 
 typedef SL_VEC(struct sl_program_port) port_list;
 
-/* The place of a value in the slot; false if this stage does not hold it. */
+/* Finds the place of a value in the slot; false if this stage does not hold it. */
 static bool find_operand(const struct sl_build *b, int value, struct sl_operand *out) {
     int root = b->root[value], item = b->item_f[root];
     const struct sl_value *v = sl_graph_value(b->graph, value);
@@ -118,7 +118,7 @@ static struct sl_ports freeze(struct sl_build *b, port_list *list) {
 
 static void edge_ports(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
-    port_list lists[4] = {0}; /* recv_act, send_act, recv_grad, send_grad */
+    port_list lists[4] = {0}; /* in this order: recv_act, send_act, recv_grad, send_grad */
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
         for (int i = 0; i < node->in_count && !sl_pass_build_is_view(b, (int)n); i++) {

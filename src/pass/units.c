@@ -1,9 +1,8 @@
 /* Units of a graph: the smallest groups of nodes that a stage may consist of.
  *
- * A unit holds nodes that kernels fuse; a view or split and the node it views. If two units depend
- * on each other, all nodes between their first and last node become one unit. The graph of units is
- * then acyclic.
- */
+ * A unit holds nodes that kernels fuse, or a view or split with the node whose output it views.
+ * If two units depend on each other, all nodes between their first and last node become one
+ * unit. The graph of units is then acyclic. */
 #include "pass/program.h"
 
 #include "base/vec.h"
@@ -45,16 +44,16 @@ static void join_nodes(const struct sl_graph *graph, bool (*has_kernel)(const ch
 }
 
 struct edge {
-    int from, to; /* units, numbered by their first nodes */
+    int from, to; /* units, each named by its first node */
 };
 
-/* Number the units in topological order; among ready units the one with the smallest first node
- * comes first. Returns how many were numbered. `root` is find() of every node. */
+/* Numbers the units in topological order; of several ready units the one with the smallest first
+ * node comes first. Returns how many it numbered. `root` is find() of every node. */
 static int number(struct sl_arena *arena, const struct sl_graph *graph, const int *root,
                   int *unit_of) {
     int nodes = graph->forward_count, count = 0, done = 0;
     struct sl_arena_mark mark = sl_arena_mark(arena);
-    int *unit = SL_NEW(arena, int, nodes + 1); /* by first node */
+    int *unit = SL_NEW(arena, int, nodes + 1); /* [first node of a unit] number of the unit */
     for (int n = 0; n < nodes; n++)
         unit[n] = root[n] == n ? count++ : -1;
     SL_VEC(struct edge) edges = {0};
@@ -77,7 +76,8 @@ static int number(struct sl_arena *arena, const struct sl_graph *graph, const in
     SL_VEC_FREE(&edges);
     for (int u = 0; u < count; u++)
         rank[u] = -1;
-    for (bool moved = true; moved;) { /* few rounds: the node order is almost a unit order */
+    /* takes few rounds, because the node order is almost an order of units */
+    for (bool moved = true; moved;) {
         moved = false;
         for (int u = 0; u < count; u++) {
             if (rank[u] >= 0 || waits[u])
@@ -94,7 +94,8 @@ static int number(struct sl_arena *arena, const struct sl_graph *graph, const in
     return done == count ? count : -1;
 }
 
-/* The units that could not be numbered depend on each other: merge the nodes in their ranges. */
+/* Merges units that could not be numbered because they depend on each other: all nodes in their
+ * ranges. */
 static void close_ranges(const struct sl_graph *graph, int *of, const int *unit_of) {
     int nodes = graph->forward_count;
     for (int n = nodes - 1; n >= 0; n--) {
@@ -110,7 +111,7 @@ int sl_pass_units_kept(struct sl_arena *arena, const struct sl_graph *graph,
                        bool (*has_kernel)(const char *name), const int *keep, int *unit_of) {
     int nodes = graph->forward_count, count;
     int *of = SL_NEW(arena, int, nodes + 1), *root = SL_NEW(arena, int, nodes + 1);
-    int *first = SL_NEW(arena, int, nodes + 2); /* [keep] first node + 1; 0: none */
+    int *first = SL_NEW(arena, int, nodes + 2); /* [keep] first node + 1; 0: no node yet */
     join_nodes(graph, has_kernel, of, root);
     for (int n = 0; n < nodes && keep; n++) {
         if (keep[n] < 0)

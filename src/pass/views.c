@@ -1,22 +1,22 @@
-/* Values without memory of their own: views, parts of a split, parts of a concat.
+/* Finds the values that have no own memory: views, parts of a split, parts of a concat.
  *
  *   qkv = x w               one tensor with rows of 3C
  *   q, k, v = split(qkv)    read only by attention: parts of qkv's rows, no copy
  *   dq, dk, dv = attention_dqkv(...); dqkv = concat(dq, dk, dv)
- *                           written only by attention_dqkv: directly into dqkv's rows
- */
+ *                           written only by attention_dqkv: directly into dqkv's rows */
 #include "pass/build.h"
 
 static unsigned strided_mask(const struct sl_op *op, bool out) {
     return out ? op->strided_out : op->strided_in;
 }
 
-struct readers { /* a list of readers per value, through views */
+struct readers { /* a list of readers per value, looking through views */
     int *first, *next;
     int *node, *input;
 };
 
-/* away[v]: a node of another stage reads v, or v leaves the graph: a gradient or an output. */
+/* Fills away[v]: does a node of another stage read v, or does v leave the graph as a gradient or
+ * output? */
 static bool *find_away(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     bool *away = SL_NEW(&b->scratch, bool, graph->values.count);
@@ -34,8 +34,9 @@ static bool *find_away(struct sl_build *b) {
     return away;
 }
 
-/* A view uses the memory of its source. If the source comes from another stage, or is a parameter or
- * state, and the view is sent on, the view is a copy. */
+/* Returns the value whose memory a value uses. A view uses the memory of its source. If the view is
+ * sent on and its source comes from another stage, or is a parameter or state, the view becomes a
+ * copy. */
 static int root_of(const struct sl_build *b, const bool *away, int value) {
     const struct sl_value *v = &b->graph->values.at[value];
     if (v->kind != SL_VALUE_NODE || v->slot != 0 || !b->graph->nodes.at[v->node].op->is_view)
@@ -119,7 +120,7 @@ static bool on_last_axis(const struct sl_build *b, const struct sl_node *node, i
     return node->attr[0].i == sl_graph_value(b->graph, value)->shape.rank - 1;
 }
 
-/* Make the outputs of a split parts of its input if all readers accept strided rows. */
+/* Makes the outputs of a split parts of its input if all readers accept strided rows. */
 static void try_split(struct sl_build *b, const struct readers *r, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
     int whole = node->in[0];
@@ -137,7 +138,7 @@ static void try_split(struct sl_build *b, const struct readers *r, int index) {
     b->gone[index] = true;
 }
 
-/* Make the inputs of a concat parts of its output if their producer accepts strided rows and they
+/* Makes the inputs of a concat parts of its output if their producer accepts strided rows and they
  * have no other reader. */
 static void try_concat(struct sl_build *b, const struct readers *r, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
@@ -162,7 +163,7 @@ static void try_concat(struct sl_build *b, const struct readers *r, int index) {
     b->gone[index] = true;
 }
 
-/* A view of a part is a part. */
+/* Makes every view of a part a part. */
 static void spread(struct sl_build *b) {
     for (int64_t v = 0; v < b->graph->values.count; v++) {
         const struct sl_value *value = &b->graph->values.at[v];

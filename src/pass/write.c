@@ -1,4 +1,4 @@
-/* Writes a program as text, for reading by people. */
+/* Writes a program as text, for people. */
 #include "pass/program.h"
 
 static void put_operand(struct sl_text *text, const struct sl_operand *operand) {

@@ -1,8 +1,7 @@
 /* The baselines of the papers: dp, model-parallel and tp.
  *
- *     dp               one stage on all devices: every device holds the whole model, and the
- *       devices
- *                      sum their gradients. The report adds other ways to sum (data_parallel.h).
+ *     dp               one stage on all devices: each holds the whole model, and they sum their
+ *                      gradients. The report adds other ways to sum (data_parallel.h).
  *     model-parallel   stages of nearly equal time and one micro-batch at a time (schedule
  *                      `serial`): inter-layer model parallelism without a pipeline
  *     tp               tensor parallelism over the devices of a host, pipelines of equal stages and

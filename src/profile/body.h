@@ -1,4 +1,4 @@
-/* Body: a worker for measurements. One program, bound to a device, with filled memory. */
+/* Body: a worker for measurements. It is one program, bound to a device, with filled memory. */
 #ifndef SL_PROFILE_BODY_H
 #define SL_PROFILE_BODY_H
 
@@ -12,9 +12,9 @@ struct sl_profile_body_feed {
     enum sl_feed_kind kind;
     struct sl_operand operand;
     void *host;
-    void *message;  /* message buffer in device memory; NULL: comes from the host */
-    int input;      /* of the graph; -1: none */
-    int reader;     /* first node that reads it; of a seed: the node of the loss; -1: a message */
+    void *message;  /* message buffer in device memory; NULL: the value comes from the host */
+    int input;      /* index of the graph input; -1: it is no input */
+    int reader;     /* first node that reads it (for a seed: the node of the loss); -1: a message */
     int64_t dur_ns; /* duration of the last feed */
 };
 
@@ -22,9 +22,10 @@ struct sl_profile_body_feed {
 struct sl_body_part {
     const int *stage_of; /* [forward node]; NULL: the whole model */
     int stage;
-    int slots; /* micro-batches in flight, at least 2: the activations of a pass are then not in the
-                  cache, as in a pipeline */
-    int place; /* core binding, device/bind.h; -1: none */
+    /* number of micro-batches in flight, at least 2, so that the activations of a pass are not in
+     * the cache, as in a pipeline */
+    int slots;
+    int place; /* place of the core binding (device/bind.h); -1: not bound */
 };
 
 struct sl_body {
@@ -34,11 +35,12 @@ struct sl_body {
     struct sl_program *program;
     struct sl_exec *exec;
     void *base[SL_SPACE_COUNT];
-    void **slots;                              /* [part.slots] */
-    int64_t *op_ns;                            /* [instr] */
+    void **slots;                              /* [part.slots] memory of each slot */
+    int64_t *op_ns;                            /* [instr] duration of each instruction */
     SL_VEC(struct sl_profile_body_feed) feeds; /* inputs, seeds, messages */
     void *message;                             /* buffer of sent values in device memory */
-    int64_t copied_bytes, copied_ns; /* messages in and out; the caller resets them to 0 */
+    /* copied messages, in and out: bytes and time; the caller resets them to 0 */
+    int64_t copied_bytes, copied_ns;
 };
 
 SL_MUST_CHECK sl_err sl_profile_body_open(const struct sl_profile_spec *spec,
@@ -48,13 +50,13 @@ SL_MUST_CHECK sl_err sl_profile_body_open(const struct sl_profile_spec *spec,
  * reuse the memory of inputs. */
 SL_MUST_CHECK sl_err sl_profile_body_feed(struct sl_body *body, int slot, int64_t round);
 void sl_profile_body_close(struct sl_body *body);
-/* Allocate device memory; 0 bytes are allowed. */
+/* Allocates device memory; 0 bytes are allowed. */
 SL_MUST_CHECK sl_err sl_profile_body_alloc(struct sl_body *body, int64_t bytes, void **out);
 /* Run one phase. Gradients accumulate, as for all micro-batches but the first. Messages are copied
  * as in a run. */
 SL_MUST_CHECK sl_err sl_profile_body_pass(struct sl_body *body, enum sl_phase phase, int slot);
 
-/* Bytes per second of a copy between host and device, for a body without messages. */
+/* Measures the bytes per second of a copy between host and device, for a body without messages. */
 SL_MUST_CHECK sl_err sl_profile_body_copy_rate(struct sl_body *body, double *out);
 
 /* Rounds of a short measurement: about 24 over all workers, 3 to 9 per worker. */

@@ -1,4 +1,4 @@
-/* All checks in order, and their findings as text and as JSON. */
+/* Runs all checks in order, and writes their findings as text and as JSON. */
 #include "profile/checkup.h"
 
 #include "base/json.h"

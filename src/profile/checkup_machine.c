@@ -41,7 +41,7 @@ static void check_cores(struct sl_checkup *c) {
                           host.cores, host.source, usable, all);
 }
 
-/* Binds this thread and restores its binding, which later threads inherit. */
+/* Checks core binding: binds this thread and restores its binding, which later threads inherit. */
 static void check_binding(struct sl_checkup *c) {
     cpu_set_t before;
     bool known = sched_getaffinity(0, sizeof before, &before) == 0;
@@ -70,7 +70,8 @@ static void check_kernels(struct sl_checkup *c) {
     for (int i = 0; sl_device_cpu_tables[i]; i++) {
         if (!sl_device_cpu_tables[i]->supported())
             continue;
-        if (!sl_device_cpu_tables[i + 1]) /* the last table is plain C */
+        /* the last table is plain C, without vector instructions */
+        if (!sl_device_cpu_tables[i + 1])
             sl_profile_checkup_bad(
                 c, (struct sl_finding){.name = "kernels",
                                        .health = SL_HEALTH_MISSING,
@@ -99,7 +100,8 @@ static void check_memory(struct sl_checkup *c) {
                                    .fix = "ps -eo rss,pid,args --sort=-rss | head"});
 }
 
-/* MPI passes messages within a host through /dev/shm. Containers get 64 MiB by default. */
+/* Checks /dev/shm, through which MPI passes messages within a host. Containers get 64 MiB by
+ * default. */
 static void check_shared(struct sl_checkup *c) {
     struct statvfs fs;
     char bytes[SL_HUMAN_BYTES];
@@ -131,7 +133,7 @@ static void check_files(struct sl_checkup *c) {
                                    .fix = "ulimit -n 4096"});
 }
 
-/* Resolution of the clock and cost of a reading. */
+/* Checks the resolution of the clock and the cost of reading it. */
 static void check_clock(struct sl_checkup *c) {
     enum { READINGS = 2000 };
     int64_t start = sl_clock_ns(), last = start, step = INT64_MAX;

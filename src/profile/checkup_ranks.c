@@ -10,13 +10,13 @@
 
 enum { TIMEOUT_S = 120 };
 
-/* Two ranks that train one step of a small pipeline. */
+/* The command with which two ranks train one step of a small pipeline. */
 #define TRIAL                                                                                      \
     "train", "mlp", "--stages", "2", "--steps", "1", "--batch", "2", "--micro", "2", "--quiet"
 
 #define TRIAL_TEXT "train mlp --stages 2 --steps 1 --batch 2 --micro 2"
 
-/* The last line before `end` that is not empty. */
+/* Returns the last line before `end` that is not empty. */
 static const char *last_line(struct sl_arena *arena, const char *text, size_t end) {
     size_t start;
     while (end > 0 && strchr(" -\n", text[end - 1]))
@@ -31,7 +31,7 @@ static const char *first_line(struct sl_arena *arena, const struct sl_text *text
                         strcspn(text->length ? text->at : "", "\n"));
 }
 
-/* Messages of launchers that refuse, and the command that helps. */
+/* Error messages of launchers, and the command that helps. */
 static const struct {
     const char *message, *fix;
 } refusals[] = {
@@ -39,7 +39,8 @@ static const struct {
     {"not enough slots", "mpirun --oversubscribe ..."},
 };
 
-/* Sets the line that states the reason; the last line if the reason is unknown. */
+/* Sets what the finding says: the line that states the reason, or the last line if the reason is
+ * unknown. */
 static void explain(struct sl_checkup *c, const struct sl_text *output, struct sl_finding *f) {
     f->what = last_line(c->arena, output->at ? output->at : "", output->length);
     for (int i = 0; i < SL_COUNT(refusals); i++) {
@@ -130,7 +131,7 @@ void sl_profile_checkup_ranks(struct sl_checkup *c) {
     check_srun(c);
 }
 
-/* Two processes on the GPUs; reports the path of their messages. */
+/* Trains with two processes on the GPUs; reports how their messages travel. */
 static void try_gpus(struct sl_checkup *c) {
     const char *trial[] = {self_path(c), "launch",   "-n", "2",        "--",   "train",
                            "mlp",        "--stages", "2",  "--steps",  "1",    "--batch",

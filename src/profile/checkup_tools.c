@@ -1,5 +1,5 @@
-/* Checkup of compilers, libraries and tools that build, test and lint Sluice: the rows of
- * requirements.txt, which ./dev reads too. */
+/* Checks the compilers, libraries and tools that build, test and lint Sluice. They are the rows
+ * of requirements.txt, which ./dev reads too. */
 #include "base/spawn.h"
 #include "profile/checkup.h"
 
@@ -10,7 +10,7 @@ extern const size_t sl_asset_requirements_txt_size;
 
 enum { GROUP, KIND, NAME, PACKAGES, WHY, CELLS, TIMEOUT_S = 20 };
 
-/* For "lib:xxhash.h:xxhash": does the compiler find the header? */
+/* Does the compiler find the header of a library such as "lib:xxhash.h:xxhash"? */
 static bool has_header(struct sl_arena *arena, const char *name) {
     const char *header = sl_arena_dup(arena, name + 4, strcspn(name + 4, ":"));
     const char *argv[] = {"cc",       "-fsyntax-only", "-xc",      "-include",  "stdarg.h",
@@ -22,7 +22,7 @@ static bool has_header(struct sl_arena *arena, const char *name) {
     return status == 0;
 }
 
-/* libFuzzer comes with clang and has no header. */
+/* Does clang have libFuzzer? It has no header to look for. */
 static bool has_libfuzzer(void) {
     const char *argv[] = {"clang", "-fsanitize=fuzzer", "-xc", "/dev/null", "-shared",
                           "-o",    "/dev/null",         NULL};

@@ -14,7 +14,7 @@ static bool alike(const struct sl_device_facts *a, const struct sl_device_facts 
            a->processors == b->processors && a->peer_links == b->peer_links;
 }
 
-/* The number of equal devices at the start of the list. */
+/* Returns the number of equal devices at the start of the list. */
 static int run_length(const struct sl_device_facts *facts, int count) {
     int length = 1;
     while (length < count && alike(&facts[0], &facts[length]))
@@ -51,8 +51,8 @@ const char *sl_profile_devices_text(struct sl_arena *arena, const struct sl_devi
     return out;
 }
 
-/* "NVIDIA H200" -> "nvidia-h200": names in files have no spaces. Kinds of equal name are numbered.
- */
+/* Names a kind: "NVIDIA H200" -> "nvidia-h200", because names in files have no spaces. Kinds with
+ * the same name are numbered. */
 static const char *kind_name(struct sl_arena *arena, const char *name, int number) {
     char *out = sl_arena_printf(arena, "%s%s%.0d", *name ? name : "gpu", number ? "-" : "", number);
     for (char *at = out; *at; at++)
@@ -75,7 +75,8 @@ static struct sl_cost_device_kind kind_of(struct sl_arena *arena,
     };
 }
 
-/* The slowest link between two devices; for one device, the link between its own workers. */
+/* Returns the slowest link between two devices; for one device, the link between its own
+ * workers. */
 static struct sl_link link_of(const struct sl_device_facts *facts, int count) {
     struct sl_link link = {.name = "memory",
                            .bandwidth = facts->stream > 0 ? facts->stream / 2 : 1e10,
@@ -98,7 +99,7 @@ sl_err sl_profile_machine_of(struct sl_arena *arena, const struct sl_device_fact
     struct sl_host_part *parts = SL_NEW(arena, struct sl_host_part, count);
     int kind_count = 0;
     for (int i = 0, n; i < count; i += n, kind_count++) {
-        int same = 0; /* earlier kinds with this name */
+        int same = 0; /* number of earlier kinds with this name */
         n = run_length(facts + i, count - i);
         for (int k = 0, at = 0; k < kind_count; at += parts[k++].count)
             same += strcmp(facts[at].name, facts[i].name) == 0;

@@ -5,14 +5,16 @@
 #include "cost/machine.h"
 #include "device/device.h"
 
-/* "2 x NVIDIA H200 (139.8 GiB, 132 multiprocessors, 18 NVLinks)"; NULL if unknown. */
+/* Describes the devices: "2 x NVIDIA H200 (139.8 GiB, 132 multiprocessors, 18 NVLinks)"; NULL if
+ * unknown. */
 const char *sl_profile_devices_text(struct sl_arena *arena, const struct sl_device_row *row);
 
-/* One host with these devices; equal devices form one kind. Rates are hardware peaks. */
+/* Makes a machine of one host with these devices; equal devices form one kind. Rates are hardware
+ * peaks. */
 SL_MUST_CHECK sl_err sl_profile_machine_of(struct sl_arena *arena,
                                            const struct sl_device_facts *facts, int count,
                                            const struct sl_machine **out);
-/* As sl_profile_machine_of, for all devices of a kind; SL_ERR_SYSTEM if there is none. */
+/* Like sl_profile_machine_of, for all devices of a kind; SL_ERR_SYSTEM if there is none. */
 SL_MUST_CHECK sl_err sl_profile_machine_devices(struct sl_arena *arena,
                                                 const struct sl_device_row *row,
                                                 const struct sl_machine **out);

@@ -1,4 +1,4 @@
-/* This computer as a machine: cores, memory, speed of copies and of multiply-adds. */
+/* Describes this computer as a machine: cores, memory, speed of copies and of multiply-adds. */
 #include "profile/host_info.h"
 
 #include "base/clock.h"
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes per second (read + written) of a copy by one core, in buffers larger than the caches. */
+/* Measures the bytes per second (read + written) of a copy by one core, in buffers larger than the
+ * caches. */
 static double measure_copy(int64_t bytes) {
     char *a = malloc((size_t)bytes), *b = malloc((size_t)bytes);
     double best = 0;
@@ -26,7 +27,7 @@ static double measure_copy(int64_t bytes) {
     return best > 0 ? best : 1e9;
 }
 
-/* Flops per second of independent multiply-adds, vectorized by the compiler. */
+/* Measures the flops per second of independent multiply-adds, vectorized by the compiler. */
 static double measure_flops(void) {
     enum { LANES = 64, ROUNDS = 1 << 17 };
     static float x[LANES];

@@ -25,7 +25,7 @@ void sl_profile_host_info_read(struct sl_host_info *out) {
         return;
     if (hwloc_topology_load(topology) == 0) {
         int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-        if (cores > 0 && cores < out->cores) /* hyperthreads of a core count once */
+        if (cores > 0 && cores < out->cores) /* the hyperthreads of a core count once */
             out->cores = cores;
         hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0);
         if (cache && cache->attr)

@@ -41,7 +41,8 @@ static sl_err hear(struct talk *t) {
     return SL_OK;
 }
 
-/* Sender or receiver. Both may also run one after the other: the channel holds all messages. */
+/* Acts as sender or as receiver. Both may also run one after the other: the channel holds all
+ * messages. */
 static void act(void *ctx, int64_t who) {
     struct talk *t = ctx;
     t->err[who] = who ? hear(t) : tell(t);

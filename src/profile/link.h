@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* Median time from a send until the receiver runs, if the receiver waited long enough to sleep. */
+/* Measures the median time from a send until the receiver runs, if the receiver waited long enough
+ * to sleep. */
 SL_MUST_CHECK sl_err sl_profile_latency(int64_t *out_ns);
 
 #endif

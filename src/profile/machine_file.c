@@ -1,4 +1,4 @@
-/* Machine descriptions by built-in name, from a file, from an inline text, or of this computer. */
+/* Machine descriptions: a built-in name, a file, an inline text, or this computer. */
 #include "profile/machine_file.h"
 
 #include "profile/host_info.h"
@@ -24,7 +24,7 @@ sl_err sl_profile_machine_argument(struct sl_arena *arena, const char *text,
         return sl_profile_machine_here(arena, out);
     if (length > 8 && strcmp(text + length - 8, ".machine") == 0)
         return sl_profile_machine_file(arena, text, out);
-    if (isdigit((unsigned char)*text)) /* before the test for '/': "10GB/s" contains one */
+    if (isdigit((unsigned char)*text)) /* before the test for '/', because "10GB/s" contains one */
         return sl_cost_machine_spec(arena, text, out);
     if (strchr(text, '/'))
         return sl_profile_machine_file(arena, text, out);

@@ -1,4 +1,4 @@
-/* Read a MACHINE argument: a built-in name, a file, `here`, or HOSTSxDEVICES:mem=16G,... */
+/* Reads a MACHINE argument: a built-in name, a file, `here`, or HOSTSxDEVICES:mem=16G,... */
 #ifndef SL_PROFILE_MACHINE_FILE_H
 #define SL_PROFILE_MACHINE_FILE_H
 

@@ -1,4 +1,5 @@
-/* Profiling: workers run in parallel; medians over all samples of equal signature. */
+/* Profiling: workers run in parallel; a result is the median over all samples with the same
+ * signature. */
 #include "profile/measure.h"
 #include "profile/recompute.h"
 
@@ -22,21 +23,21 @@ struct sample {
 
 struct run {
     const struct sl_profile_spec *spec;
-    int *unit_of; /* [forward node] */
+    int *unit_of; /* [forward node] its unit */
     int unit_count;
-    uint64_t *signature; /* [unit] */
+    uint64_t *signature; /* [unit] equal for units that measure the same */
     const struct sl_profile_slice *slices;
     int slice_count;
-    int rounds;    /* per size */
-    int *stage_of; /* [forward node] slice */
+    int rounds;    /* number of rounds per size */
+    int *stage_of; /* [forward node] the slice that contains it */
     struct sl_arena *arena;
     SL_VEC(struct sl_cost_row) rows;
     struct sl_step_rates rates;
     double copy_rate;
     int64_t action_ns;
-    struct sl_cold cold; /* the sum over sizes and workers */
+    struct sl_cold cold; /* sum over sizes and workers */
     double recompute;    /* recompute time / forward time, mean over sizes and workers */
-    int64_t late_ns;     /* delay of a hand-over, mean over sizes */
+    int64_t late_ns;     /* delay between a turn and the next one (relay.h), mean over sizes */
     struct sl_tempo_log tempo;
 };
 
@@ -50,8 +51,9 @@ static int compare_samples(const void *a, const void *b) {
     return (x->signature > y->signature) - (x->signature < y->signature);
 }
 
-/* Add the instruction times of one round to units and passes. A feed counts as forward time of its
- * reader. Copies, and sums of gradients of another slice's node, count for the preceding unit. */
+/* Adds the instruction times of one round to units and passes. A feed counts as forward time of the
+ * node that reads it. Copies count for the unit before them, and so do sums of gradients that
+ * belong to a node of another slice. */
 static void add_round(const struct run *r, const struct sl_body *body,
                       const struct sl_profile_slice *slice, struct sample *out) {
     const struct sl_graph *graph = r->spec->graph;
@@ -59,7 +61,7 @@ static void add_round(const struct run *r, const struct sl_body *body,
     for (int u = slice->first; u < slice->last; u++)
         out[u - slice->first] = (struct sample){.signature = r->signature[u], .unit = u};
     for (int i = 0, unit = slice->first; i < p->instr_count; i++) {
-        int n = p->instrs[i].node; /* -1: a copy */
+        int n = p->instrs[i].node; /* -1: the instruction is a copy */
         int of = n < 0 ? unit : r->unit_of[graph->nodes.at[n].of < 0 ? n : graph->nodes.at[n].of];
         unit = of >= slice->first && of < slice->last ? of : unit;
         struct sample *s = &out[unit - slice->first];
@@ -78,7 +80,7 @@ static int64_t time_of(const struct sample *s, int what) {
     return times[what];
 }
 
-/* The median over samples of one signature. */
+/* Returns the median over the samples of one signature. */
 static int64_t middle(const struct sample *at, int64_t count, int what, int64_t *scratch,
                       double *spread) {
     for (int64_t k = 0; k < count; k++)
@@ -99,7 +101,7 @@ static const char *name_of(const struct run *r, int unit) {
                            graph->nodes.at[node].op->name);
 }
 
-/* Scale the rows so that their sum is the median of a whole pass. Delays hit different units in
+/* Scales the rows so that their sum is the median of a whole pass. Delays hit different units in
  * different rounds, so the median of the sum exceeds the sum of the medians. */
 static void stretch(struct run *r, int64_t first, const double share[3]) {
     for (int64_t i = first; i < r->rows.count; i++) {
@@ -115,25 +117,25 @@ static void stretch(struct run *r, int64_t first, const double share[3]) {
 struct member {
     struct sl_profile_slice slice;
     struct sl_body *body;
-    struct sample *samples;         /* [round][unit of the slice] */
-    int64_t *extra;                 /* [round] time outside kernels, per pass */
-    double *copy_rate;              /* [round] */
-    struct sl_profile_pair *passes; /* [round] */
+    struct sample *samples;         /* [round][unit of the slice] measured times */
+    int64_t *extra;                 /* [round] time per pass outside kernels */
+    double *copy_rate;              /* [round] measured rate of copies */
+    struct sl_profile_pair *passes; /* [round] times of whole passes */
     struct sl_step_rates rates;
     double recompute; /* recompute time / forward time */
 };
 
 struct crowd {
     struct run *run;
-    struct member *members; /* [busy] */
-    struct sample *samples; /* [count] of all members */
+    struct member *members; /* [busy] the workers */
+    struct sample *samples; /* [count] the samples of all members */
     int64_t count;
     int64_t *extra; /* [busy][round] */
     double *copies; /* [busy][round] */
     struct sl_relay relay;
 };
 
-/* Sum the samples of each round to pass times of a worker. */
+/* Sums the samples of each round into the pass times of a worker. */
 static void sum_passes(const struct member *m, int rounds) {
     int units = m->slice.last - m->slice.first;
     for (int k = 0; k < rounds; k++) {
@@ -146,7 +148,8 @@ static void sum_passes(const struct member *m, int rounds) {
     }
 }
 
-/* Pass times of a slice by the table, whose rows of this size begin at `first`. */
+/* Returns the pass times of a slice according to the table, whose rows of this size begin at
+ * `first`. */
 static struct sl_profile_pair table_passes(const struct run *r, int64_t first,
                                            const struct sl_profile_slice *slice) {
     struct sl_profile_pair sum = {0};
@@ -159,7 +162,7 @@ static struct sl_profile_pair table_passes(const struct run *r, int64_t first,
     return sum;
 }
 
-/* Add the median pass times of a worker to `out`. */
+/* Adds the median pass times of a worker to `out`. */
 static void pass_medians(const struct member *m, int rounds, int64_t *scratch, double out[3]) {
     int units = m->slice.last - m->slice.first;
     for (int what = 0; what < 3; what++) {
@@ -172,7 +175,7 @@ static void pass_medians(const struct member *m, int rounds, int64_t *scratch, d
     }
 }
 
-/* Add one row per signature. `at`: the samples of all workers. */
+/* Adds one row per signature. `at`: the samples of all workers. */
 static void add_rows(struct run *r, struct sample *at, int64_t count, const double whole[3],
                      int64_t micro) {
     int64_t before = r->rows.count, *scratch = SL_NEW(r->arena, int64_t, count + 1);
@@ -200,7 +203,7 @@ static void add_rows(struct run *r, struct sample *at, int64_t count, const doub
     stretch(r, before, share);
 }
 
-/* Forward of one micro-batch, backward of the oldest one in flight. */
+/* Runs the forward of one micro-batch, then the backward of the oldest one in flight. */
 static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) {
     int64_t kernels = 0, slots = body->part.slots, slot = round % slots;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
@@ -217,10 +220,10 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) 
     return SL_OK;
 }
 
-/* Keep running until all workers have measured, so that the load does not change. */
+/* Keeps running until all workers have measured, so that the load does not change. */
 static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     const struct run *r = c->run;
-    const int64_t warm = 4 + r->spec->busy; /* rounds to fill all slots, plus four */
+    const int64_t warm = 4 + r->spec->busy; /* rounds that fill all slots, plus four */
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
@@ -261,7 +264,8 @@ static double median_rate(double *at, int64_t count) {
     return at[count / 2];
 }
 
-/* All bytes over all seconds, over workers with parameters: weights each by its parameters. */
+/* Mean rate of the workers that have parameters: total parameter bytes / total seconds, so a worker
+ * counts by its bytes. */
 static struct sl_step_rates mean_rates(const struct member *members, int count) {
     struct sl_step_rates seconds = {0};
     double all = 0;
@@ -277,7 +281,7 @@ static struct sl_step_rates mean_rates(const struct member *members, int count) 
     return all > 0 ? (struct sl_step_rates){all / seconds.step, all / seconds.version} : seconds;
 }
 
-/* Convert the samples of all workers to rows. */
+/* Converts the samples of all workers into rows. */
 static sl_err conclude(struct run *r, struct crowd *c, int size) {
     const struct sl_profile_spec *spec = r->spec;
     double whole[3] = {0};
@@ -360,7 +364,7 @@ int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns) {
     return wanted > spec->rounds ? (int)wanted : spec->rounds;
 }
 
-/* Cut the model into one slice per worker, by unit times from two runs of the whole model. */
+/* Cuts the model into one slice per worker, by the unit times of two runs of the whole model. */
 static sl_err cut_slices(struct run *r) {
     enum { ROUNDS = 2 };
     const struct sl_profile_spec *spec = r->spec;
@@ -421,21 +425,21 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
     int64_t latency_ns = r.late_ns;
     if (spec->busy < 2)
         SL_TRY_OUT(sl_profile_latency(&latency_ns));
-    struct sl_cost draft = {.model = graph->name,
-                            .device = spec->device->name,
-                            .threads = spec->threads,
-                            .busy = spec->busy,
-                            .rows = r.rows.at,
-                            .row_count = (int)r.rows.count,
-                            .step_bytes_per_s = floor(r.rates.step),
-                            .version_bytes_per_s = floor(r.rates.version),
-                            .link_bytes_per_s = floor(r.copy_rate),
-                            .link_latency_ns = latency_ns,
-                            .action_ns = r.action_ns,
-                            .recompute =
-                                (int32_t)(1e6 * fmin(r.recompute, 1) + 0.5), /* above 1: noise */
-                            .cold = sl_profile_relay_mean(&r.cold, spec->busy * spec->size_count),
-                            .tempo = sl_profile_tempo_of(&r.tempo)};
+    struct sl_cost draft = {
+        .model = graph->name,
+        .device = spec->device->name,
+        .threads = spec->threads,
+        .busy = spec->busy,
+        .rows = r.rows.at,
+        .row_count = (int)r.rows.count,
+        .step_bytes_per_s = floor(r.rates.step),
+        .version_bytes_per_s = floor(r.rates.version),
+        .link_bytes_per_s = floor(r.copy_rate),
+        .link_latency_ns = latency_ns,
+        .action_ns = r.action_ns,
+        .recompute = (int32_t)(1e6 * fmin(r.recompute, 1) + 0.5), /* a value above 1 is noise */
+        .cold = sl_profile_relay_mean(&r.cold, spec->busy * spec->size_count),
+        .tempo = sl_profile_tempo_of(&r.tempo)};
     err = sl_cost_build(arena, &draft, out);
 out:
     SL_VEC_FREE(&r.rows);

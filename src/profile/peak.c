@@ -1,4 +1,4 @@
-/* The peak of a device: a program that computes y = x w with square matrices. */
+/* Measures the peak of a device with a program that computes y = x w with square matrices. */
 #include "profile/peak.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ struct bench {
     struct sl_device *device;
     struct sl_exec *exec;
     struct sl_device_args args;
-    int64_t last_ns, best_ns; /* processor time */
+    int64_t last_ns, best_ns; /* processor time of the last product and of the fastest */
 };
 
 static sl_err build(struct bench *b, const struct sl_device_row *row) {

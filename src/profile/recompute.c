@@ -1,11 +1,11 @@
-/* Rounds of F, recomputed F, B. */
+/* Measures rounds of F, recomputed F, B. */
 #include "profile/recompute.h"
 
 #include "base/sort.h"
 
 #include <string.h>
 
-/* Time the kernels of one forward pass. */
+/* Runs one forward pass and returns the time of its kernels. */
 static sl_err time_forward(struct sl_body *b, int slot, int64_t *out_ns) {
     const struct sl_program *p = b->program;
     memset(b->op_ns, 0, sizeof *b->op_ns * (size_t)p->instr_count);
@@ -21,7 +21,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* F of this micro-batch, then recompute and B of the preceding one. */
+/* Runs F of this micro-batch, then recompute and B of the preceding one. */
 static sl_err time_round(struct sl_body *b, int64_t round, double *out) {
     int slot = (int)(round % 2);
     int64_t first_ns, recompute_ns;

@@ -5,7 +5,8 @@
 
 #include "profile/body.h"
 
-/* Median of recompute time / (forward time with feeding). More workers: fewer rounds. */
+/* Measures the median of recompute time / (forward time with feeding). With more workers it makes
+ * fewer rounds. */
 SL_MUST_CHECK sl_err sl_profile_recompute_measure(struct sl_body *body, int workers, double *out);
 
 #endif

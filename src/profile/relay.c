@@ -1,4 +1,4 @@
-/* Relay: turns around a ring of workers. */
+/* Relay: the workers of a ring take turns. */
 #include "profile/relay.h"
 
 #include "base/clock.h"
@@ -34,8 +34,8 @@ static bool is_over(void *ctx) {
     return atomic_load(wait->turns) >= wait->until;
 }
 
-/* Wait until the predecessor has completed this turn. Worker 0 may be half a ring ahead of the last
- * worker. */
+/* Waits until the predecessor has completed this turn. Worker 0 may be half a ring ahead of the
+ * last worker. */
 static sl_err await(struct sl_relay *relay, int worker, int turn) {
     int before = worker ? worker - 1 : relay->workers - 1;
     int64_t all = 2 * (int64_t)relay->rounds, begin = sl_clock_ns();
@@ -46,7 +46,8 @@ static sl_err await(struct sl_relay *relay, int worker, int turn) {
     return SL_OK;
 }
 
-/* Pass n of a worker: F and B alternate, as in a run; B is of the micro-batch before the last. */
+/* Runs pass n of a worker. F and B alternate, as in a run; B is of the micro-batch before the last
+ * one. */
 static sl_err time_pass(struct sl_body *body, int n, int64_t *out_ns) {
     enum sl_phase phase = n % 2 ? SL_PHASE_B : SL_PHASE_F;
     int slot = (n / 2 + (phase == SL_PHASE_F)) % 2;
@@ -75,7 +76,7 @@ static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body
     return SL_OK;
 }
 
-/* Two turns: F B F, then B F B. */
+/* Runs two turns: F B F, then B F B. */
 static sl_err run_round(struct sl_relay *relay, int worker, struct sl_body *body, int round,
                         struct sl_relay_sample *out) {
     struct turn f, b;

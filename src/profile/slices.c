@@ -1,8 +1,8 @@
-/* Slices by bisection on the length of the longest one. */
+/* Finds slices by bisection on the length of the longest one. */
 #include "profile/slices.h"
 
-/* The number of slices of at most `limit` ns; a longer unit is a slice alone. Fills `out` unless
- * NULL. */
+/* Returns the number of slices of at most `limit` ns; a longer unit forms its own slice. Fills
+ * `out` unless it is NULL. */
 static int fill(const int64_t *unit_ns, int units, int64_t limit, struct sl_profile_slice *out) {
     int count = 0, first = 0;
     int64_t sum = 0;
@@ -23,7 +23,7 @@ static int fill(const int64_t *unit_ns, int units, int64_t limit, struct sl_prof
 
 int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
                           const struct sl_profile_slice **out) {
-    int64_t low = 0, high = 0; /* high: a feasible limit */
+    int64_t low = 0, high = 0; /* `high` is always a feasible limit */
     for (int u = 0; u < units; u++)
         high += unit_ns[u];
     while (low < high) {

@@ -6,11 +6,11 @@
 #include "base/arena.h"
 
 struct sl_profile_slice {
-    int first, last; /* units [first, last) */
+    int first, last; /* the slice has units first .. last - 1 */
 };
 
-/* Cut units with these times into at most `parts` slices; minimizes the longest slice. Returns the
- * number of slices. */
+/* Cuts units with these times into at most `parts` slices so that the longest is as short as
+ * possible. Returns the number of slices. */
 int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
                           const struct sl_profile_slice **out);
 

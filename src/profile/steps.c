@@ -1,4 +1,4 @@
-/* Optimizer steps under the load of a run: with one weight version, all workers step at once; with
+/* Optimizer steps under the load of a run. With one weight version all workers step at once; with
  * several, one worker steps while the others compute. */
 #include "profile/steps.h"
 
@@ -9,13 +9,13 @@
 /* The state of a step: one entry per parameter, as in a run. */
 struct stepper {
     struct sl_arena arena;
-    struct sl_optim_param *params; /* [param] */
+    struct sl_optim_param *params; /* [param] optimizer rows */
     struct sl_step_item *items;
     struct sl_norm_item *norms;
     double *sums;
     void *state[SL_OPTIM_STATE], *scratch, *version;
     bool has_step;
-    int64_t t; /* steps taken */
+    int64_t t; /* number of steps so far */
 };
 
 static sl_err open_stepper(struct sl_body *b, const struct sl_optim *optim, struct stepper *s) {
@@ -64,7 +64,7 @@ static sl_err compute_norm(struct sl_body *b, struct stepper *s) {
     return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
 }
 
-/* One step on the weights at `weights`. */
+/* Makes one step on the weights at `weights`. */
 static sl_err update(struct sl_body *b, struct stepper *s, void *weights) {
     int count = b->program->param_count;
     s->t++;
@@ -82,7 +82,7 @@ static sl_err run_passes(struct sl_body *b) {
     return sl_profile_body_pass(b, SL_PHASE_B, 0);
 }
 
-/* The workers compute their norms one after the other, then all step at once. */
+/* Lets the workers compute their norms one after the other, then step all at once. */
 static sl_err step_at_once(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
                            int workers, int64_t *out_ns) {
     SL_TRY(run_passes(b));
@@ -101,7 +101,7 @@ static sl_err step_at_once(struct sl_body *b, struct stepper *s, struct sl_crowd
     return SL_OK;
 }
 
-/* One worker steps while the others run passes. */
+/* Lets one worker step while the others run passes. */
 static sl_err step_between(struct sl_body *b, struct stepper *s, int64_t *out_ns) {
     int64_t start = sl_clock_ns();
     if (s->has_step) {
@@ -120,7 +120,8 @@ static double rate(const struct sl_body *b, int64_t *ns, int count) {
     return 1e9 * (double)b->program->param_bytes / (double)(median_ns + 1);
 }
 
-/* The first step of each kind is a warm-up: it touches new memory. */
+/* Measures both kinds of steps. The first step of each kind is a warm-up, because it touches new
+ * memory. */
 static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
                           int workers, struct sl_step_rates *out) {
     enum { AT_ONCE = 5 };

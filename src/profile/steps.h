@@ -1,4 +1,4 @@
-/* Speed of optimizer steps. */
+/* Measures the speed of optimizer steps. */
 #ifndef SL_PROFILE_STEPS_H
 #define SL_PROFILE_STEPS_H
 

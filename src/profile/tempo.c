@@ -1,4 +1,4 @@
-/* Tempo: measured pass times relative to the table. */
+/* Collects tempo: measured pass times relative to the table. */
 #include "profile/tempo.h"
 
 void sl_profile_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int workers,
@@ -9,7 +9,7 @@ void sl_profile_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int
     log->millionths = SL_NEW(arena, int32_t, 2 * (int64_t)workers * sizes * log->rounds + 1);
 }
 
-/* measured / table in millionths; SL_TEMPO_EVEN if the table has no time for the pass. */
+/* Returns measured / table in millionths; SL_TEMPO_EVEN if the table has no time for the pass. */
 static int32_t share(int64_t took, int64_t table) {
     if (table < 1)
         return SL_TEMPO_EVEN;

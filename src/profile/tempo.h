@@ -7,17 +7,17 @@
 
 /* Times of a forward pass and of the following backward pass. */
 struct sl_profile_pair {
-    int64_t f, b; /* ns */
+    int64_t f, b; /* in ns */
 };
 
 struct sl_tempo_log {
     int workers, rounds, sizes; /* rounds per size, limited by the room of a table */
-    int32_t *millionths;        /* [worker][size][round][f, b] measured / table, in millionths */
+    int32_t *millionths; /* [worker][size][round][f, b] measured time / table time, in millionths */
 };
 
 void sl_profile_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int workers,
                            int rounds, int sizes);
-/* Add the measured rounds of a worker, relative to the table's times of the same passes. */
+/* Adds the measured rounds of a worker, relative to the table's times of the same passes. */
 void sl_profile_tempo_add(struct sl_tempo_log *log, int worker, int size,
                           const struct sl_profile_pair *took, struct sl_profile_pair table);
 struct sl_tempo sl_profile_tempo_of(const struct sl_tempo_log *log);
