@@ -1,4 +1,4 @@
-/* Refusals of a job: combinations that mean nothing, and texts that no registry knows. Also the
+/* Refuses bad jobs: combinations without a meaning, and texts that no registry knows. Also sets the
  * default of clip_scope, which depends on the schedule. */
 #include "device/device.h"
 #include "job/job.h"
@@ -22,7 +22,7 @@ bool sl_job_is_global(const struct sl_job *job, const struct sl_schedule *row) {
     return !row || sl_schedules_row_is_global(row);
 }
 
-/* Fields that need a pipeline, and whether they also need a run directory. */
+/* Checks fields that need a pipeline, some of which also need a run directory. */
 static sl_err check_needs(const struct sl_job *job) {
     const struct {
         const char *key;
@@ -61,7 +61,7 @@ static sl_err check_needs(const struct sl_job *job) {
     return SL_OK;
 }
 
-/* A plan fixes these: refuse them instead of ignoring them. */
+/* Refuses fields that a plan fixes, instead of ignoring them. */
 static sl_err check_plan(const struct sl_job *job) {
     static const char *const fixed[] = {"stages", "cut", "workers", "replicas", "zero1"};
     for (int i = 0; *job->plan && i < SL_COUNT(fixed); i++)

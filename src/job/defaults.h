@@ -1,4 +1,4 @@
-/* Defaults that several kinds of requests share. */
+/* Defaults that several kinds of requests use. */
 #ifndef SL_JOB_DEFAULTS_H
 #define SL_JOB_DEFAULTS_H
 

@@ -36,7 +36,7 @@ static sl_err open_graph(const struct sl_job_export_request *r, const struct sl_
     return SL_OK;
 }
 
-/* The plan with the schedule and the batch of the request. */
+/* Opens the plan, with the schedule and the batch of the request. */
 static sl_err open_plan(const struct sl_job_export_request *r, struct sl_arena *arena,
                         struct sl_export *what) {
     const struct sl_plan *file;
@@ -48,7 +48,7 @@ static sl_err open_plan(const struct sl_job_export_request *r, struct sl_arena *
     return SL_OK;
 }
 
-/* Its name may be that of a file. */
+/* Opens the schedule, whose name may be that of a file. */
 static sl_err open_schedule(const struct sl_exporter *row, struct sl_arena *arena,
                             struct sl_export *what) {
     if (!what->plan->schedule || !(row->needs_graph || row->needs_sched))
@@ -78,7 +78,7 @@ static sl_err open_sched(const struct sl_job_export_request *r, struct sl_arena 
     return build_sched(arena, plan, what->schedule, &what->sched);
 }
 
-/* ---- a schedule that the target cannot be told to run ---- */
+/* ---- a schedule that the target cannot run ---- */
 
 static sl_err step_under(struct sl_arena *arena, const struct sl_plan *plan,
                          const struct sl_schedule *schedule, int64_t *out) {
@@ -90,7 +90,8 @@ static sl_err step_under(struct sl_arena *arena, const struct sl_plan *plan,
     return SL_OK;
 }
 
-/* The row that the target runs: one for several stages per worker, or for one. */
+/* Returns the schedule that the target runs instead: one for several stages per worker, or one for
+ * a single stage. */
 static const struct sl_schedule *run_by(const struct sl_exporter *target,
                                         const struct sl_plan *plan) {
     bool several = plan->seat_count > plan->worker_count;
@@ -102,7 +103,7 @@ static const struct sl_schedule *run_by(const struct sl_exporter *target,
     return NULL;
 }
 
-/* A note of what the other schedule costs. */
+/* Notes what the other schedule costs. */
 static sl_err note_schedule(const struct sl_exporter *target, struct sl_arena *arena,
                             const struct sl_export *what) {
     const struct sl_schedule *row = what->schedule;

@@ -1,4 +1,4 @@
-/* The fields of a job: one row each, and how a text becomes the value of one. */
+/* The fields of a job: one row each, and how a text becomes a field's value. */
 #include "job/job.h"
 #include "plan/plan.h"
 
@@ -102,7 +102,7 @@ const struct sl_job_field sl_job_fields[] = {
     {0},
 };
 
-/* Keys and values of older versions. Remove a row one version after its replacement came. */
+/* Keys and values of older versions. A row is removed one version after its replacement came. */
 static const struct {
     const char *key, *now;
     const char *value, *value_now;
@@ -162,7 +162,7 @@ static sl_err set_number(struct sl_job *job, const struct sl_job_field *f, const
     double value;
     if (sl_parse_double(text, f->key, &value) != SL_OK || !(value >= f->low && value <= f->high))
         return fail_range(f, text);
-    value += 0.0; /* -0 has another text */
+    value += 0.0; /* plus 0, because -0 has another text */
     memcpy(at(job, f), &value, sizeof value);
     return SL_OK;
 }
@@ -194,7 +194,7 @@ static void set_text(struct sl_job *job, const struct sl_job_field *f, const cha
     memcpy(at(job, f), &copy, sizeof copy);
 }
 
-/* One "NAME=VALUE" of sizes, with the value in its shortest form. */
+/* Adds one "NAME=VALUE" to the sizes, with the value in its shortest form. */
 static sl_err add_size(struct sl_text *all, const struct sl_job_field *f, const char *item,
                        size_t length) {
     char name[128], number[64];
@@ -217,7 +217,8 @@ static sl_err add_size(struct sl_text *all, const struct sl_job_field *f, const 
     return SL_OK;
 }
 
-/* Later items count (sl_graph_model_parse_sets), so that they are only added. */
+/* Sets sizes. Of equal names the last one counts (sl_graph_model_parse_sets), so new sizes are only
+ * appended. */
 static sl_err set_sizes(struct sl_job *job, const struct sl_job_field *f, const char *text) {
     struct sl_text all = {0};
     sl_err err = SL_OK;

@@ -1,4 +1,4 @@
-/* The forecast of a run. */
+/* Makes the forecast of a run. */
 #include "job/forecast.h"
 
 #include "device/bind.h"
@@ -6,7 +6,8 @@
 #include "search/candidate.h"
 #include "search/forecast.h"
 
-/* "s0:F=1200,B=2400;s1:...", the form of --costs: 'sluice sim RUN/plan.plan' can play it. */
+/* Writes "s0:F=1200,B=2400;s1:...", the form of --costs, so that 'sluice sim RUN/plan.plan' can use
+ * it. */
 static const char *put_costs(struct sl_arena *arena, const struct sl_plan *plan,
                              int64_t (*dur)[SL_KIND_COUNT]) {
     struct sl_text text = {0};
@@ -41,8 +42,8 @@ sl_err sl_job_forecast_play(const struct sl_forecast *f, const struct sl_sched *
     return sl_sim_run(arena, sched, &opts, out);
 }
 
-/* Workers that share a GPU (device/cuda/device.c) compute one at a time: a step takes at least the
- * sum of their work. */
+/* Raises the forecast if workers share a GPU (device/cuda/device.c): they compute one at a time, so
+ * a step takes at least the sum of their work. */
 static void share_devices(const struct sl_job_work *work, const struct sl_sim *sim, int64_t iters,
                           struct sl_forecast *out) {
     const struct sl_device_row *row = work->train.device;
@@ -60,8 +61,8 @@ static void share_devices(const struct sl_job_work *work, const struct sl_sim *s
     out->bubble = 1 - (double)busy / ((double)(iters * workers) * (double)step);
 }
 
-/* The step if the threads of all workers share the cores that this process may use, and were profiled
- * without sharing them; 0: they do not. */
+/* Returns the step if the threads of all workers share the cores that this process may use and were
+ * profiled without sharing; 0: they do not share. */
 static int64_t shared_ns(const struct sl_job_work *work, const struct sl_cost *cost,
                          const struct sl_sim *sim, int64_t iters) {
     int workers = work->pipe.plan->worker_count, threads = work->train.threads;
@@ -72,7 +73,8 @@ static int64_t shared_ns(const struct sl_job_work *work, const struct sl_cost *c
     return sl_sim_shared_ns(sim, workers, room) / iters;
 }
 
-/* One step of a synchronous schedule; many of an asynchronous one, because they overlap. */
+/* Simulates one step of a synchronous schedule; many steps of an asynchronous one, because they
+ * overlap. */
 static sl_err play(struct sl_job_work *work, const struct sl_cost *cost,
                    const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_pipe_config *pipe = &work->pipe;

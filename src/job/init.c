@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LISTED = 8 }; /* names in a message */
+enum { LISTED = 8 }; /* number of names in a message */
 
 struct source {
     struct sl_arena arena;
     struct sl_ckpt_weights *weights;
-    struct sl_map index;           /* name in the graph -> tensor */
-    struct sl_stored_values below; /* of the model's file */
+    struct sl_map index;           /* name in the graph -> tensor of the file */
+    struct sl_stored_values below; /* stored values of the model's own file */
 };
 
 static bool has_value(void *ctx, const char *name) {
@@ -58,7 +58,7 @@ static const char *renamed(struct sl_arena *arena, const char *name, const char 
     return sl_arena_printf(arena, "%.*s%s", (int)(a - b), name, to);
 }
 
-/* The tensor of a file; files of 2018 say gamma and beta. */
+/* Finds the tensor of a file; files of 2018 use the names gamma and beta. */
 static int64_t find_tensor(struct source *s, const char *name, int form) {
     const char *theirs = sl_hf_tensor_name(&s->arena, name, form);
     int64_t index = sl_ckpt_weights_find(s->weights, theirs);
@@ -75,7 +75,7 @@ static const struct sl_param *tensor_at(const struct sl_graph *graph, int64_t i)
     return i < params ? &graph->params.at[i] : &graph->states.at[i - params];
 }
 
-/* The form that finds most names; the plain one if several do. */
+/* Returns the form that finds the most names; the plain form if several find as many. */
 static int choose_form(struct source *s, const struct sl_graph *graph) {
     int64_t total = graph->params.count + graph->states.count, most = -1;
     int best = 0;
@@ -123,7 +123,7 @@ static void add_misshaped(struct source *s, struct differences *d, const char *n
                         sl_graph_shape_text(shape, ours)));
 }
 
-/* Fills the index with the tensors that fit. */
+/* Fills the index with the tensors that fit, and notes the others. */
 static void compare(struct source *s, const struct sl_graph *graph, struct differences *d) {
     int64_t total = graph->params.count + graph->states.count,
             count = sl_ckpt_weights_count(s->weights);
@@ -135,7 +135,8 @@ static void compare(struct source *s, const struct sl_graph *graph, struct diffe
         const struct sl_shape *shape = &sl_graph_value(graph, param->value)->shape;
         int64_t index = find_tensor(s, param->name, form);
         if (index < 0 && sl_tune_is_adapter(param->name))
-            continue; /* adapters of the base model's weights begin anew */
+            continue; /* adapters that the base model's weights lack start from their initial
+                       * values */
         if (index < 0) {
             add(&d->missing, &d->missing_count, param->name);
             continue;

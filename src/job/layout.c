@@ -1,5 +1,5 @@
-/* The pipeline of a job: which stage has which nodes, which worker has which stage, by which
- * schedule and with how much slack. */
+/* Makes the pipeline of a job: the nodes of each stage, the stages of each worker, the schedule and
+ * its slack. */
 #include "base/vec.h"
 #include "job/parts.h"
 #include "job/schedule.h"
@@ -13,12 +13,12 @@
 
 struct cut {
     struct sl_arena *arena;
-    int *stage_of;  /* [forward nodes] */
-    int *worker_of; /* [stages] */
+    int *stage_of;  /* [forward nodes] stage of each */
+    int *worker_of; /* [stages] worker of each */
     int stages, workers;
 };
 
-/* Stage s on worker s mod W; in a V, down the workers and back. */
+/* Places stage s on worker s mod W; in a V-shaped layout, up the workers and back. */
 static sl_err place_stages(const struct sl_schedule *schedule, int64_t stages, int64_t workers,
                            int *worker_of) {
     bool v = schedule->layout == SL_LAYOUT_V;
@@ -55,8 +55,8 @@ static sl_err cut_stages(const struct sl_job_work *work, const struct sl_schedul
     return SL_OK;
 }
 
-/* Replicas of every stage: stage s on workers s*w .. s*w + w-1. Two crossing pipelines: on worker s
- * and its opposite. */
+/* Places the replicas: stage s on workers s*w .. s*w + w-1; with two crossing pipelines, on worker
+ * s and the opposite one. */
 static sl_err replicate(const struct sl_job *job, const struct sl_schedule *schedule,
                         struct cut *cut, struct sl_model_plan_spec *spec) {
     if (sl_schedules_given_passes(schedule))
@@ -134,7 +134,7 @@ static sl_err read_plan_file(struct sl_job_work *work, const struct sl_plan **ou
     return err;
 }
 
-/* The plan's schedule and batch are defaults of the job. */
+/* Takes a plan. Its schedule and batch are defaults of the job. */
 static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, int *stage_of) {
     struct sl_job *job = &work->job;
     if (!plan)
@@ -148,8 +148,8 @@ static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, in
     return sl_plan_stage_of(plan, work->graph, stage_of);
 }
 
-/* The schedule's default slack. Stages that step together need most memory, so that a slack which
- * fits then fits always. */
+/* Returns the schedule's default slack. Global steps need most memory, so a slack that fits with
+ * them always fits. */
 static int64_t default_slack(const struct sl_job_work *work) {
     const struct sl_plan *plan = work->pipe.plan;
     struct sl_schedule_opts opts = {.schedule = work->job.schedule,
@@ -161,7 +161,7 @@ static int64_t default_slack(const struct sl_job_work *work) {
     return sl_schedules_row_slack(plan, &opts);
 }
 
-/* k of kFkB for all stages; the plan carries it. */
+/* Sets k of kFkB for all stages; the plan records it. */
 static sl_err set_group(struct sl_job_work *work) {
     const struct sl_plan *plan = work->pipe.plan;
     const struct sl_schedule *row = work->pipe.row;
@@ -201,7 +201,7 @@ static sl_err delays_of(struct sl_job_work *work, bool global_step, const double
     return err;
 }
 
-/* Global steps that add delay: by how much, on every stage. */
+/* Measures the delay that global steps add on every stage. */
 static sl_err measure_delays(struct sl_job_work *work) {
     if (!work->pipe.global_step || sl_schedules_row_is_global(work->pipe.row))
         return SL_OK;

@@ -1,4 +1,4 @@
-/* Schedules from files and modules in a job: they fix the stages, their workers and the number of
+/* Schedules from files and modules in a job. They fix the stages, their workers and the number of
  * micro-batches. */
 #include "job/parts.h"
 #include "job/schedule.h"
@@ -26,8 +26,8 @@ static sl_err take_stages(struct sl_job *job, const struct sl_sched *given) {
     return SL_OK;
 }
 
-/* A batch that nobody gave becomes a multiple of the micro-batches. With several micro-batch sizes
- * it is a multiple of the file's: the sizes grow with it. */
+/* Sets the batch, if nobody gave it, to a multiple of the micro-batches. With several micro-batch
+ * sizes it is a multiple of the file's batch, and the sizes grow with it. */
 static sl_err take_micros(struct sl_job_work *work, const struct sl_sched *given) {
     struct sl_job *job = &work->job;
     bool sizes = sl_schedules_given_has_sizes(given);
@@ -102,7 +102,8 @@ sl_err sl_job_given_place(struct sl_arena *arena, const struct sl_job *job,
     return SL_OK;
 }
 
-/* Refuses a plan of another shape. The passes of a module for this plan become those of a file. */
+/* Refuses a plan of another shape. Turns the passes of a module for this plan into passes of a
+ * file. */
 static sl_err write_down(struct sl_job_work *work) {
     struct sl_schedule_opts opts = {.row = work->pipe.row, .batch = work->train.batch, .iters = 1};
     struct sl_sched *passes;

@@ -18,8 +18,8 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Libraries of functions are not models. Files that cannot be read count as models; opening one
- * gives the error. */
+/* Is it a library of functions, and so not a model? A file that cannot be read counts as a model,
+ * because opening it gives the error. */
 static bool is_library(const char *dir, const char *name, struct sl_arena *arena) {
     struct sl_model_header header = {0};
     const char *path = sl_arena_printf(arena, "%s/%s", dir, name);
@@ -143,7 +143,7 @@ static void close_values(void *ctx) {
     free(ctx);
 }
 
-/* An absolute path: the text of the model is read again from the run's directory. */
+/* Records an absolute path, because the run reads the model text again from its own directory. */
 static void set_weights(struct sl_graph *graph, const char *path) {
     char *real = realpath(path, NULL);
     graph->weights = sl_arena_printf(&graph->arena, "%s", real ? real : path);
@@ -159,7 +159,7 @@ static sl_err attach_values(struct sl_graph *graph) {
     struct values *values = sl_realloc(NULL, sizeof *values);
     *values = (struct values){0};
     set_weights(graph, graph->weights);
-    if (is_folder(graph->weights)) { /* all parameters start from it: see job/init.c */
+    if (is_folder(graph->weights)) { /* all parameters start from this folder: see job/init.c */
         graph->folder = graph->weights;
         graph->weights = NULL;
         free(values);
@@ -181,7 +181,7 @@ static bool is_onnx(const char *name) {
     return length > 5 && strcmp(name + length - 5, ".onnx") == 0;
 }
 
-/* A model text can be as large as the file that it came from. */
+/* No limits: a model text can be as large as the file that it was made from. */
 static struct sl_model_options no_limits(void) {
     return (struct sl_model_options){.node_limit = 4 << 20, .step_limit = (int64_t)1 << 40};
 }
@@ -267,7 +267,7 @@ sl_err sl_job_model_import(const struct sl_job_model_request *request, const cha
 
 /* ---- Hugging Face ---- */
 
-/* Libraries are those of Sluice, not files in the folder. */
+/* Finds a library among those of Sluice, not among the files of the folder. */
 static sl_err find_library(const void *ctx, const char *from, const char *name,
                            struct sl_model_source *out) {
     const char *const *dirs = ctx;
@@ -338,7 +338,7 @@ out:
 
 /* ---- models ---- */
 
-/* The sizes of the plan, if it is one of this model, then `sizes`. */
+/* Adds the sizes of the plan, if it is a plan of this model, then `sizes`. */
 static sl_err add_sizes(struct sl_arena *arena, const char *file, struct sl_str text,
                         const struct sl_plan *plan, const char **sizes) {
     struct sl_model_header header = {0};

@@ -1,4 +1,4 @@
-/* Time of a micro-batch, kernel by kernel. */
+/* Measures the time of a micro-batch, kernel by kernel. */
 #include "job/op_times.h"
 
 #include "base/sort.h"
@@ -43,7 +43,7 @@ static void add_up(struct sl_arena *arena, const struct sl_program *p, const int
         row->dur_ns += op_ns[i] / rounds;
         row->flops += p->instrs[i].flops;
     }
-    for (int i = 0; i < *count; i++) /* names outlive the program */
+    for (int i = 0; i < *count; i++) /* copies the names, because the rows outlive the program */
         rows[i].kernel = sl_arena_dup(arena, rows[i].kernel, strlen(rows[i].kernel));
     sl_sort(rows, *count, sizeof *rows, compare_rows);
     *out = rows;
@@ -56,7 +56,7 @@ sl_err sl_job_op_times(const struct sl_job *job, const struct sl_job_host *host,
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_job_open(job, host, &work));
     work.train.eval_graph = NULL;
-    work.train.optim = (struct sl_optim){0}; /* passes only */
+    work.train.optim = (struct sl_optim){0}; /* no optimizer: only passes are measured */
     SL_TRY_OUT(sl_run_train_open(&work.train, &train));
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     int64_t *op_ns = SL_NEW(arena, int64_t, p->instr_count);

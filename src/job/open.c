@@ -1,4 +1,4 @@
-/* Opening a job: every input is read once, every open field gets its value. */
+/* Opens a job: reads every input once, and gives every open field its value. */
 #include "graph/model.h"
 #include "job/model.h"
 #include "job/parts.h"
@@ -30,7 +30,8 @@ static sl_err read_stored_model(struct sl_job_work *work, const struct sl_job_ho
                              &work->own_graph, eval_graph_of(work, host));
 }
 
-/* The text of a program. Its name stands for the model that the job does not name. */
+/* Reads a model text that a program has provided. The text's name becomes the model's name if the
+ * job gives none. */
 static sl_err read_model_text(struct sl_job_work *work, const struct sl_job_host *host) {
     const struct sl_job_model_tune tune = {work->job.freeze, work->job.lora};
     SL_TRY(sl_job_model_read(host->model_text, "model", &tune, &work->own_graph,
@@ -40,7 +41,7 @@ static sl_err read_model_text(struct sl_job_work *work, const struct sl_job_host
     return SL_OK;
 }
 
-/* A plan file names its model and the sizes; what the job says counts more. */
+/* Reads the model. A plan file names a model and its sizes; fields of the job have priority. */
 static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *host) {
     struct sl_job *job = &work->job;
     const struct sl_plan *plan = NULL;
@@ -64,7 +65,7 @@ static sl_err read_model(struct sl_job_work *work, const struct sl_job_host *hos
                              &work->own_graph, eval_graph_of(work, host));
 }
 
-/* A run that continues has its own weights. */
+/* Attaches the weights to start from, unless the run is resumed from its own weights. */
 static sl_err attach_init(struct sl_job_work *work) {
     struct sl_job *job = &work->job;
     if (work->stored && work->stored->has_checkpoint)
@@ -100,12 +101,12 @@ static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *hos
     SL_TRY(attach_init(work));
     work->graph = work->own_graph;
     work->train.model_hash = sl_graph_model_hash(work->graph);
-    if (!stored) /* model.model has its sizes as numbers */
+    if (!stored) /* model.model already has its sizes as numbers */
         resolve_sizes(work);
     return SL_OK;
 }
 
-/* A model from a folder of Hugging Face brings its tokenizer. */
+/* Uses the tokenizer of the Hugging Face folder if the model is from one. */
 static void resolve_tokenizer(struct sl_job_work *work) {
     const char *folder = work->own_graph ? work->own_graph->folder : NULL;
     struct sl_text path = {0};
@@ -192,7 +193,8 @@ static void set_train(struct sl_job_work *work) {
     c->audit = job->audit;
 }
 
-/* Texts of registries, parsed and written back in full: config.json shows every setting. */
+/* Parses texts of registries and writes them back in full, so that config.json shows every
+ * setting. */
 static sl_err set_optimizer(struct sl_job_work *work) {
     struct sl_job *job = &work->job;
     struct sl_train_config *c = &work->train;
@@ -240,8 +242,8 @@ static sl_err set_pipe(struct sl_job_work *work, const struct sl_job_host *host)
     return host->plan || sl_job_is_pipeline(job) ? sl_job_layout(work, host->plan) : SL_OK;
 }
 
-/* Fields that always have a value count as given in config.json. Open fields of a pipeline, and
- * files that are not used, stay out. */
+/* Marks fields that always have a value as given, so that config.json has them. Open fields of a
+ * pipeline, and files that are not used, stay out. */
 static void mark_resolved(struct sl_job *job) {
     static const char *const always[] = {
         "data",    "tokenizer",     "validation",   "device",       "dtype", "threads", "recompute",

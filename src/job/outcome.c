@@ -1,4 +1,4 @@
-/* What a training run did: as JSON, and against its forecast. */
+/* Writes what a training run did as JSON, and compares it with its forecast. */
 #include "device/bind.h"
 #include "job/train.h"
 

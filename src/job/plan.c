@@ -1,4 +1,4 @@
-/* Planning a model: from a request to a problem, a search and its result. */
+/* Plans a model: from a request to a problem, a search and its result. */
 #include "job/planning.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* A profile of threads on this host also measured the link between them. */
+/* Uses the link between threads of this host, if the cost table has measured it. */
 static void use_measured_link(struct sl_job_planning *p) {
     struct sl_machine *m = SL_NEW(p->arena, struct sl_machine, 1);
     if (!p->cost || !(p->cost->link_bytes_per_s > 0))
@@ -37,7 +37,7 @@ static sl_err open_machine(struct sl_job_planning *p) {
     if (r->cost_file)
         SL_TRY(sl_cost_file(p->arena, r->cost_file, &p->cost));
     use_measured_link(p);
-    /* Fuse as on the device that was measured. */
+    /* fuses as on the device that was measured */
     p->device = p->cost ? sl_device_find(p->cost->device) : NULL;
     if (!p->device)
         p->device = sl_device_find(SL_JOB_DEVICE);
@@ -55,7 +55,7 @@ static sl_err parse_recompute(const char *text, enum sl_recompute *out) {
     return sl_fail(SL_ERR_USAGE, "`recompute`: '%s' is not auto, none or all", text);
 }
 
-/* One item of "2bw=1.2,stash=1.05". */
+/* Parses one item of "2bw=1.2,stash=1.05". */
 static sl_err parse_staleness(struct sl_arena *arena, const char *item, size_t length,
                               struct sl_staleness_cost *out) {
     size_t name = strcspn(item, "=");
@@ -90,7 +90,8 @@ static sl_err read_staleness(struct sl_job_planning *p, const char *text) {
     return SL_OK;
 }
 
-/* The synchronous schedules and those with a staleness cost; NULL: the synchronous ones. */
+/* Returns the schedules to try: the synchronous ones and those with a staleness cost; NULL: only
+ * the synchronous ones. */
 static const char *const *schedules_to_try(const struct sl_job_planning *p) {
     const char *one[SL_QUERY_SCHEDULES];
     int count = 0;
@@ -127,12 +128,12 @@ static sl_err check_numbers(const struct sl_job_plan_request *r) {
     return SL_OK;
 }
 
-/* The graph of one shard and the machine of teams. */
+/* Makes the graph of one shard and the machine of teams. */
 static sl_err divide(struct sl_job_planning *p, struct sl_problem_spec *spec,
                      struct sl_problem_shards *out) {
     *out = (struct sl_problem_shards){.count = (int)p->request->tp, .whole = spec->graph};
     SL_TRY(sl_cost_machine_teams(p->arena, p->machine, out->count, &p->machine, &out->link));
-    /* fp32 is what runs here, with embedding and head on every shard. */
+    /* in fp32 the plan will run here, so embedding and head are on every shard */
     SL_TRY(sl_shard_alone(p->arena, spec->graph, out->count, !spec->precision->exact_bytes,
                           &p->shard, &out->whole_of));
     spec->machine = p->machine;
@@ -227,7 +228,7 @@ static sl_err search(struct sl_arena *arena, const struct sl_job_plan_request *r
         out->spec.query.progress_ctx = &progress;
     }
     SL_TRY(sl_search_run(arena, &out->spec, &out->search));
-    out->spec.query.progress = NULL; /* its context ends here */
+    out->spec.query.progress = NULL; /* the context of the callback ends with this function */
     out->spec.query.progress_ctx = NULL;
     return SL_OK;
 }

@@ -1,4 +1,4 @@
-/* The search of a cut for a given schedule: balance by time, then hill climbing by simulation. */
+/* Searches a cut for a given schedule: balances by time, then climbs by simulation. */
 #include "job/plan_given.h"
 
 #include "base/clock.h"
@@ -17,22 +17,22 @@
 enum { TRIES_MAX = 400 };
 
 struct cut {
-    const int *ends;    /* [stage] position behind its last unit */
-    int64_t step_ns;    /* simulated */
-    int64_t over_bytes; /* that the fullest worker lacks; <= 0: it fits */
+    const int *ends;    /* [stage] position after its last unit */
+    int64_t step_ns;    /* simulated step */
+    int64_t over_bytes; /* bytes that the fullest worker lacks; <= 0: it fits */
     int over_worker;
 };
 
 struct search {
-    struct sl_arena *arena; /* of the results */
+    struct sl_arena *arena; /* arena of the results */
     const struct sl_job_plan_request *request;
     struct sl_job_planning planning;
     const struct sl_schedule *row;
     const struct sl_sched *given;
     const struct sl_problem *problem;
-    struct sl_candidate_detail route; /* workers on devices, for the links */
-    int *order;                       /* [units] topological */
-    const int *size_of;               /* [stage] index in the sizes of the problem */
+    struct sl_candidate_detail route; /* has the device of each worker, for the links */
+    int *order;                       /* [units] topological order */
+    const int *size_of;               /* [stage] index into the sizes of the problem */
     int64_t until_ns;
     int tried;
 };
@@ -129,7 +129,7 @@ static sl_err build_sched(const struct search *s, struct sl_arena *arena,
     struct sl_sched *passes, *lowered;
     SL_TRY(sl_schedules_generate(arena, plan, &opts, &passes));
     SL_TRY(sl_schedules_given_explain(s->row, plan, sl_lower_passes(arena, passes, &lowered)));
-    *out = lowered; /* not verified yet: it may need more memory than there is */
+    *out = lowered; /* not verified yet, because it may need more memory than there is */
     return SL_OK;
 }
 
@@ -170,7 +170,7 @@ static bool is_better(const struct cut *a, const struct cut *b) {
     return fits ? a->step_ns < b->step_ns : a->over_bytes < b->over_bytes;
 }
 
-/* Stages of nearly equal time; each has a unit. */
+/* Makes stages of nearly equal time; each has at least one unit. */
 static void balance(const struct search *s, int *ends) {
     int units = s->problem->unit_count, stages = stages_of(s), at = 0;
     int64_t left = 0, sum = 0;
@@ -197,7 +197,7 @@ static bool is_over(const struct search *s) {
     return s->tried >= TRIES_MAX || sl_clock_past(s->until_ns);
 }
 
-/* Moves one border; *best is replaced if that is better. */
+/* Moves one border; *best becomes the result if that is better. */
 static sl_err try_move(struct search *s, int border, int by, struct cut *best, bool *moved) {
     int *ends = sl_vec_freeze(s->arena, best->ends, stages_of(s), sizeof *ends);
     struct sl_arena scratch = {0};
@@ -244,8 +244,8 @@ static sl_err check_shape(const struct search *s) {
     return SL_OK;
 }
 
-/* With several micro-batch sizes the batch is a multiple of the file's: the sizes grow with it. Else
- * it is a multiple of the micro-batches. */
+/* Adapts the batch of the request. With several micro-batch sizes it becomes a multiple of the
+ * file's batch, and the sizes grow with it; else a multiple of the micro-batches. */
 static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_request *r) {
     bool sizes = sl_schedules_given_has_sizes(given);
     int64_t micros = 1, unit;
@@ -267,7 +267,7 @@ static sl_err fit_request(const struct sl_sched *given, struct sl_job_plan_reque
     return SL_OK;
 }
 
-/* The sizes of the stages, each once. */
+/* Lists the micro-batch sizes of the stages, each once. */
 static void fit_sizes(struct search *s, struct sl_job_plan_request *r) {
     const struct sl_plan *given = s->given->plan;
     int64_t *sizes = SL_NEW(s->arena, int64_t, given->stage_count);

@@ -1,8 +1,7 @@
-/* Planning for a schedule from a file: it fixes the stages, their workers and the number of
- * micro-batches, so only the cut of the model is searched.
+/* Planning for a schedule from a file: The schedule fixes the stages, their workers and the
+ * number of micro-batches, so only the cut of the model is searched.
  *
- *     units in topological order | | | |      borders move while the simulated step gets shorter
- */
+ *     units in topological order | | | |      borders move while the simulated step gets shorter */
 #ifndef SL_JOB_PLAN_GIVEN_H
 #define SL_JOB_PLAN_GIVEN_H
 
@@ -11,12 +10,12 @@
 
 struct sl_job_planned_given {
     const struct sl_plan *plan;
-    struct sl_report_sim sim; /* one iteration */
-    int tried;                /* cuts */
+    struct sl_report_sim sim; /* simulation of one iteration */
+    int tried;                /* number of cuts tried */
 };
 
-/* request->schedule is a file (job/schedule.h). SL_ERR_REFUSED: no cut fits; the message names the
- * worker that lacks memory in the best one. */
+/* Plans for request->schedule, a file (job/schedule.h). SL_ERR_REFUSED: no cut fits; the message
+ * names the worker that lacks memory in the best one. */
 SL_MUST_CHECK sl_err sl_job_plan_given(struct sl_arena *arena,
                                        const struct sl_job_plan_request *request,
                                        struct sl_job_planned_given *out);

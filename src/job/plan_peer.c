@@ -1,4 +1,4 @@
-/* Planning a graph of another planner under the cost model of its format. */
+/* Plans a graph of another planner under the cost model of its format. */
 #include "base/clock.h"
 #include "interop/importer.h"
 #include "job/defaults.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { DEVICES_MAX = 1 << 20 };
-static const double default_bandwidth = 1e9; /* bytes per second, as in PipeDream */
+static const double default_bandwidth = 1e9; /* bytes per second; PipeDream uses the same */
 
 /* Calls `parse` for each item of "4,8". */
 static sl_err split(const char *list, const char *name,

@@ -1,5 +1,5 @@
-/* Outputs of a model for given inputs: full micro-batches of the evaluation program. The last one is
- * filled up with its last sample. */
+/* Computes outputs of a model for given inputs, in full micro-batches of the evaluation program.
+ * The last micro-batch is filled with copies of its last sample. */
 #include "job/predict.h"
 
 #include "job/tensors.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The product that gives the value, through nodes of other kinds. */
+/* Returns the matrix product that computes the value, looking through nodes of other kinds. */
 static const struct sl_node *find_product(const struct sl_graph *graph, int value) {
     const struct sl_value *v = sl_graph_value(graph, value);
     while (v->kind == SL_VALUE_NODE) {
@@ -81,7 +81,7 @@ static sl_err put_inputs(const struct sl_job_predictor *p, const struct sl_job_p
     const struct sl_program *program = program_of(p);
     for (int i = 0; i < program->inputs.count; i++) {
         const struct sl_program_port *port = &program->inputs.at[i];
-        int64_t bytes = port->operand.numel / program->samples * 4; /* float and int32_t */
+        int64_t bytes = port->operand.numel / program->samples * 4; /* 4 bytes: float or int32_t */
         for (int64_t n = 0; n < program->samples; n++) {
             int64_t sample = first + n < r->samples ? first + n : r->samples - 1;
             SL_TRY(r->fill(r->ctx, sample, port->index, (char *)worker->staging + n * bytes));

@@ -1,4 +1,4 @@
-/* Agreement between ranks, and facts about the devices and items of a job. */
+/* Compares ranks, and finds facts about the devices and items of a job. */
 #include "base/map.h"
 #include "base/par.h"
 #include "graph/model.h"
@@ -65,7 +65,7 @@ struct sl_job_items sl_job_items(const struct sl_graph *graph) {
     return items;
 }
 
-/* The peak that the device states; false: it states none. */
+/* Returns the peak that the device states; false: it states none. */
 static bool find_stated_peak(const struct sl_job_work *work, int workers, double *flops) {
     const struct sl_train_config *c = &work->train;
     struct sl_device_facts facts;

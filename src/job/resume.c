@@ -1,10 +1,9 @@
-/* Resuming: a job takes its fields from the run, and may not change the run's results silently.
+/* Resuming: a job takes its fields from the run, and must not change the run's results silently.
  *
  *   RUN/config.json ──> stored job ── given fields ──> merged job ──open──> resolved job
  *                           └───────────── compare field by field ─────────────┘
  *
- * Rank 0 reads the files, because other hosts may not see the directory, and shares the texts.
- */
+ * Rank 0 reads the files, because other hosts may not see the directory, and shares the texts. */
 #include "ckpt/ckpt.h"
 #include "job/model.h"
 #include "job/parts.h"
@@ -52,7 +51,7 @@ static sl_err share_text(struct sl_comm *comm, struct sl_arena *arena, const cha
     SL_TRY(sl_comm_merge(comm, &bytes, sizeof bytes));
     if (!bytes)
         return SL_OK;
-    char *copy = sl_arena_alloc(arena, bytes); /* zero */
+    char *copy = sl_arena_alloc(arena, bytes); /* zeroed memory */
     if (*text)
         memcpy(copy, *text, (size_t)bytes);
     SL_TRY(sl_comm_merge(comm, copy, bytes));
@@ -82,8 +81,8 @@ static void reset_all(struct sl_job *job, const char *const *keys) {
         sl_job_reset(job, *keys);
 }
 
-/* A plan, or another cut, replaces the whole layout of the run. A slack that the run chose may not
- * fit another layout. */
+/* Drops fields of the run that the given ones replace. A plan, or another cut, replaces the whole
+ * layout; the run's slack may not fit another layout. */
 static void drop_replaced(struct sl_job *merged, const struct sl_job *given) {
     static const char *const all[] = {"plan", "stages", "cut", NULL};
     static const char *const parts[] = {"stages", "cut", "workers", "replicas", "zero1", NULL};
@@ -111,7 +110,8 @@ static void merge(const struct sl_job_stored *stored, const struct sl_job *given
     if (other_model)
         sl_job_reset(out, "sizes");
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
-        if (f->kind == SL_JOB_SIZES && sl_job_has(given, f->key)) /* later sizes count */
+        /* the later sizes have priority */
+        if (f->kind == SL_JOB_SIZES && sl_job_has(given, f->key))
             sl_job_resolve(out, f->key, given->sizes);
         else
             sl_job_take(out, given, f->key);
@@ -139,7 +139,7 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
                         !sl_job_has(given, "model") && !sl_job_has(given, "sizes") &&
                         !sl_job_has(given, "freeze") && !sl_job_has(given, "lora");
     merge(stored, given, &merged);
-    /* 0.1.0 recorded the layout in the plan alone */
+    /* a run of version 0.1.0 has its layout only in the plan */
     if (stored->plan && *merged.schedule && !*merged.plan && !merged.stages && !merged.cut)
         sl_job_resolve(&merged, "plan", "plan.plan");
     stored->use_plan = stored->plan && *merged.plan && !sl_job_has(given, "plan");
@@ -152,18 +152,20 @@ sl_err sl_job_remember(struct sl_job_work *work, const struct sl_job_host *host)
 
 /* ---- differences ---- */
 
-/* Plan and schedule of the stored job; NULL: the run had one worker, or has no copy of its plan. */
+/* Plan and schedule of the stored job. NULL: the run had one worker, or has no copy of its plan. */
 struct past {
     const struct sl_plan *plan;
     const struct sl_schedule *row;
 };
 
-/* The rule of a job without a pipeline is that of synchronous schedules. -1: no row. */
+/* Returns the version rule; a job without a pipeline counts as synchronous. -1: the schedule is
+ * unknown. */
 static int rule_of(const struct sl_job *job, const struct sl_schedule *row) {
     return row ? (int)row->rule : *job->schedule ? -1 : SL_RULE_SYNC;
 }
 
-/* Rows of the registry add in ascending order; a file may not, where memory lacks. */
+/* Does the schedule add gradients in ascending order? Rows of the registry do; a file may not, if
+ * memory is short. */
 static bool adds_in_order(const struct sl_plan *plan, const struct sl_schedule *row,
                           int64_t batch) {
     struct sl_arena arena = {0};
@@ -177,7 +179,7 @@ static bool adds_in_order(const struct sl_plan *plan, const struct sl_schedule *
     return ordered;
 }
 
-/* Sums of gradients are taken in the order of one worker. */
+/* Are sums of gradients taken in the order of one worker? */
 static bool is_plain(const struct sl_plan *plan, const struct sl_job *job) {
     int64_t full = sl_run_train_full_samples(job->batch, job->micro);
     for (int s = 0; plan && s < plan->stage_count; s++)
@@ -186,14 +188,15 @@ static bool is_plain(const struct sl_plan *plan, const struct sl_job *job) {
     return true;
 }
 
-/* One norm and one decision for all stages, or one for each. */
+/* Is there one norm and one decision for all stages (true), or one for each (false)? */
 static bool judges_together(const struct sl_job *job, const struct sl_schedule *row) {
     return rule_of(job, row) == SL_RULE_SYNC || sl_job_is_global(job, row);
 }
 
-/* Does another layout keep the bits? Synchronous schedules and 2bw read versions that do not depend
- * on it (docs/design/0001), unless replicas or stages with own sizes change the order of sums, or
- * each stage clips and skips by its own norm. */
+/* Does the other layout give the same bits? Synchronous schedules and 2bw read versions that do not
+ * depend on the layout (docs/design/0001-layout-does-not-change-the-result.md). Exceptions:
+ * replicas or stages with different micro-batch sizes change the order of sums, or each stage clips
+ * and skips by its own norm. */
 static bool layout_keeps(const struct sl_job_work *work, const struct past *past) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
     int rule = rule_of(was, past->row);
@@ -233,14 +236,14 @@ static const char *value_of(struct sl_job_work *work, const struct sl_job *job,
     return out;
 }
 
-/* A plan file may have changed under its name. */
+/* Does the plan differ? The content of a plan file may have changed. */
 static bool has_other_plan(const struct sl_job_work *work, const struct past *past) {
     const struct sl_plan *now = work->plan;
     return past->plan && now ? !sl_plan_same_layout(past->plan, now)
                              : !now != !*work->stored->job.schedule;
 }
 
-/* So may the file of a schedule. */
+/* Does the schedule differ? The content of its file may have changed. */
 static bool has_other_sched(const struct sl_job_work *work, const struct past *past) {
     struct sl_text was = {0}, now = {0};
     if (!sl_schedules_given_passes(past->row) || !sl_schedules_given_passes(work->pipe.row))
@@ -261,7 +264,8 @@ static void add_other_file(struct sl_job_work *work, const char *key, bool break
         (struct sl_job_difference){.was = "that of the run", .now = "another", .breaks = breaks});
 }
 
-/* A config.json of 0.1.0 lacks the fields of role SL_JOB_WAY; its layout is only in the plan. */
+/* Compares all fields. A config.json of version 0.1.0 lacks the fields of role SL_JOB_WAY; its
+ * layout is only in the plan. */
 static void compare_fields(struct sl_job_work *work, const struct past *past) {
     const struct sl_job *was = &work->stored->job, *now = &work->job;
     bool keeps = layout_keeps(work, past), old = !sl_job_has(was, "keep"), cut = false;
@@ -303,7 +307,7 @@ static sl_err refuse_breaking(const struct sl_job_work *work) {
 
 /* ---- the graph ---- */
 
-/* The first line in which two texts differ, as "line 7 is 'X', not 'Y'". */
+/* Writes the first line in which two texts differ, as "line 7 is 'X', not 'Y'". */
 static void put_first_difference(const char *was, const char *now, struct sl_text *out) {
     for (int line = 1;; line++) {
         size_t a = strcspn(was, "\n"), b = strcspn(now, "\n");
@@ -317,7 +321,7 @@ static void put_first_difference(const char *was, const char *now, struct sl_tex
     }
 }
 
-/* The stored text as this version writes it. */
+/* Rewrites the stored text in the form of this version. */
 static sl_err rewrite_model(const struct sl_job_work *work, struct sl_text *out) {
     struct sl_graph *graph = NULL;
     sl_err err =
@@ -328,7 +332,7 @@ static sl_err rewrite_model(const struct sl_job_work *work, struct sl_text *out)
     return err;
 }
 
-/* Compares two model texts except their first lines, which hold name and description. */
+/* Compares two model texts without their first lines, which have name and description. */
 static bool same_graph(const char *a, const char *b) {
     a += strcspn(a, "\n");
     b += strcspn(b, "\n");

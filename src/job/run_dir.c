@@ -1,4 +1,4 @@
-/* Run directories: the job of a run, and its newest weights. */
+/* Opens run directories: the job of a run, and its newest weights. */
 #include "hf/folder.h"
 #include "job/model.h"
 #include "job/parts.h"
@@ -23,7 +23,7 @@ sl_err sl_job_read_run(struct sl_job *job, const char *run) {
     return err;
 }
 
-/* One worker needs these fields only. It runs on the first of several devices. */
+/* Takes the fields that one worker needs. It runs on the first of several devices. */
 static void take_fields(struct sl_job *to, const struct sl_job *from) {
     static const char *const keys[] = {"data",       "tokenizer", "chat_template", "images",
                                        "validation", "device",    "dtype",         "threads",
@@ -63,7 +63,7 @@ static sl_err read_model(const char *path, struct sl_graph **eval) {
     return err;
 }
 
-/* A folder of Hugging Face has its own tokenizer. */
+/* Finds the tokenizer of a Hugging Face folder. */
 static void find_tokenizer(struct sl_job *job, const char *folder) {
     static const char *const files[] = {"tokenizer.json", "vocab.json"};
     struct sl_arena arena = {0};

@@ -1,5 +1,5 @@
-/* The page of a run directory. If the run was traced, its schedule is simulated with the measured
- * pass times, and with those of the forecast. */
+/* Writes the page of a run directory. If the run was traced, its schedule is simulated with the
+ * measured pass times, and with those of the forecast. */
 #include "job/run_page.h"
 
 #include "base/json.h"
@@ -14,20 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer timelines are shown without a prediction. */
+/* passes; longer timelines are shown without a prediction */
 static const int64_t passes_max = 2000000;
 
 struct run {
     const char *path;
     struct sl_arena *arena;
-    struct sl_job job; /* of RUN/config.json */
+    struct sl_job job; /* the job in RUN/config.json */
     struct sl_report_run page;
     struct sl_report_pipeline pipeline;
     struct sl_graph *graph;
     struct sl_picture measured, replayed, foretold;
 };
 
-/* Strings and numbers of config.json, as they are written. */
+/* Reads the strings and numbers of config.json as they are written. */
 static sl_err read_facts(struct sl_json_in *json, struct sl_arena *arena,
                          struct sl_report_run *page) {
     enum { FACTS_MAX = 64 };
@@ -65,7 +65,7 @@ static bool has_file(const struct run *r, const char *name) {
     return sl_file_exists(sl_arena_printf(r->arena, "%s/%s", r->path, name));
 }
 
-/* The schedule as the run built it, for `iters` steps. */
+/* Builds the schedule as the run built it, for `iters` steps. */
 static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t iters,
                           const struct sl_sched **out) {
     const struct sl_job *job = &r->job;
@@ -81,7 +81,7 @@ static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t ite
     return sl_schedules_build(r->arena, plan, &opts, out);
 }
 
-/* The schedule with the mean pass times of the run; messages take no time. */
+/* Simulates the schedule with the mean pass times of the run; messages take no time. */
 static sl_err replay(struct run *r, const struct sl_plan *plan) {
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(r->arena, (int64_t)sizeof *dur * plan->stage_count);
@@ -95,7 +95,7 @@ static sl_err replay(struct run *r, const struct sl_plan *plan) {
     return SL_OK;
 }
 
-/* The schedule with the times of the forecast. */
+/* Simulates the schedule with the times of the forecast. */
 static sl_err play_forecast(struct run *r) {
     const struct sl_forecast *forecast;
     const struct sl_sim *sim;
@@ -120,7 +120,7 @@ static sl_err play_forecast(struct run *r) {
     return SL_OK;
 }
 
-/* Predictions of the same number of steps as the measured timeline has. */
+/* Makes predictions for as many steps as the measured timeline has. */
 static sl_err predict(struct run *r, const struct sl_plan *plan) {
     int64_t iters = sl_report_picture_steps(&r->measured);
     r->pipeline.measured = &r->measured;
@@ -152,7 +152,7 @@ static sl_err read_pipeline(struct run *r) {
     return predict(r, plan);
 }
 
-/* With the micro-batch size of the run, on synthetic data. */
+/* Measures kernels with the micro-batch size of the run, on synthetic data. */
 static sl_err measure_ops(struct run *r, const char *model) {
     enum { ROUNDS = 3 };
     struct sl_job job;

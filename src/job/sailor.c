@@ -1,4 +1,4 @@
-/* From files of Sailor to a simulated step. */
+/* From the files of Sailor to a simulated step. */
 #include "job/sailor.h"
 
 #include "base/json.h"
@@ -25,7 +25,7 @@ static sl_err add_file(struct sl_sailor *s, struct sl_arena *arena, const char *
     return err;
 }
 
-/* `name` next to one of the files, or in the folder above it. */
+/* Finds `name` next to one of the files, or in the folder above it. */
 static const char *find_beside(struct sl_arena *arena, const struct sl_job_sailor_request *r,
                                const char *name) {
     static const char *const folders[] = {"", "../"};
@@ -127,7 +127,7 @@ static void put_text(const struct forecast *f, struct sl_text *out) {
     sl_text_put(out, "\n");
 }
 
-/* x.plan -> x.GH-96.cost */
+/* Writes the costs per kind of GPU: x.plan -> x.GH-96.cost. */
 static sl_err write_costs(struct sl_arena *arena, const struct forecast *f, const char *to) {
     const char *slash = strrchr(to, '/'), *dot = strrchr(slash ? slash : to, '.');
     int stem = dot ? (int)(dot - to) : (int)strlen(to);

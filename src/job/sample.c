@@ -1,4 +1,4 @@
-/* Text from a trained language model. */
+/* Draws text from a trained language model. */
 #include "job/sample.h"
 
 #include "decode/draw.h"
@@ -66,7 +66,7 @@ void sl_job_sampler_close(struct sl_job_sampler *s) {
     sl_job_eval_close(&s->eval);
 }
 
-/* Scores for the token after the text. */
+/* Computes the scores of the token after the text. */
 static sl_err score(struct sl_job_sampler *s, const float **row) {
     struct sl_worker *worker = s->train->worker;
     int64_t used = s->text.count < s->context ? s->text.count : s->context;

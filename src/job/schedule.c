@@ -1,4 +1,4 @@
-/* From the name of a schedule to its row. */
+/* Finds the row of a schedule by its name. */
 #include "job/schedule.h"
 
 #include "base/module.h"
@@ -20,7 +20,8 @@ bool sl_job_schedule_is_file(const char *schedule) {
 static sl_err open_module(struct sl_arena *arena, const char *schedule, const char *module,
                           const struct sl_schedule **out) {
     const void *symbol;
-    char *path = realpath(module, NULL); /* else dlopen would search the system's directories */
+    /* an absolute path, because dlopen would search other names in the system's directories */
+    char *path = realpath(module, NULL);
     if (!path)
         return sl_fail(SL_ERR_INPUT, "there is no schedule module %s", module);
     sl_err err = sl_module_load(path, "sluice_schedule", NULL, &symbol);

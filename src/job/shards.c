@@ -1,5 +1,5 @@
-/* Tensor parallelism of a job: the graph of all shards for one worker, or the graphs of single shards and
- * the expanded plan for a pipeline. */
+/* Tensor parallelism of a job: the graph of all shards for one worker, or graphs of single shards
+ * and the expanded plan for a pipeline. */
 #include "base/vec.h"
 #include "job/parts.h"
 #include "plan/model.h"
@@ -86,7 +86,7 @@ static int *stages_of(struct sl_job_work *work, int t, const struct sl_shard_nod
     return stage_of;
 }
 
-/* What only the plan of the job says: names, times, groups, memory. */
+/* Adds what only the plan of the job states: names, times, groups, memory. */
 static sl_err complete(struct sl_job_work *work, int t, const struct sl_plan *plan) {
     struct sl_plan draft = *plan;
     struct sl_stage *stages =
@@ -107,7 +107,7 @@ static sl_err complete(struct sl_job_work *work, int t, const struct sl_plan *pl
     return sl_plan_build(&work->arena, &draft, &work->pipe.plan);
 }
 
-/* The job's plan with its shards, the bytes of one device, and the collectives. */
+/* Records the job's plan with its shards, the bytes of one device, and the collectives. */
 static sl_err record(struct sl_job_work *work, int t) {
     const struct sl_plan *expanded = work->pipe.plan;
     struct sl_plan draft = *work->plan;

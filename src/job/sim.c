@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const int64_t picture_max = 20000000; /* actions: about 2 GiB */
+static const int64_t picture_max = 20000000; /* number of actions; they take about 2 GiB */
 
 static sl_err set_links(struct sl_arena *arena, const struct sl_job_sim_request *r,
                         struct sl_sim_opts *opts) {
@@ -28,7 +28,7 @@ static sl_err set_links(struct sl_arena *arena, const struct sl_job_sim_request 
     return SL_OK;
 }
 
-/* A file of passes or a lowered program; costs of the request override those in the file. */
+/* Opens a file of passes or a lowered program; costs of the request override those in the file. */
 static sl_err open_file(struct sl_arena *arena, const char *path, const char *costs,
                         const struct sl_sched **out) {
     struct sl_sched *sched;

@@ -1,4 +1,4 @@
-/* From a request to a plan and the options of a schedule. */
+/* Turns a request into a plan and the options of a schedule. */
 #include "base/text.h"
 #include "interop/torch_csv.h"
 #include "job/schedule.h"
@@ -24,7 +24,7 @@ static bool ends(const char *path, const char *ending) {
     return length > tail && strcmp(path + length - tail, ending) == 0;
 }
 
-/* The passes of the schedule and the batch that a plan names. */
+/* Generates the passes of the schedule and batch that a plan names. */
 static sl_err plan_passes(struct sl_arena *arena, const char *path, struct sl_sched **out) {
     struct sl_job_sched_request request = {.plan_file = path};
     const struct sl_plan *plan;
@@ -66,7 +66,7 @@ static sl_err build_chain(struct sl_arena *arena, const struct sl_job_sched_requ
     return sl_plan_chain(arena, (int)r->chain, (int)workers, layout, out);
 }
 
-/* Workers that hold the same weights wait for each other. */
+/* Ties the first and last stage. Workers that hold the same weights wait for each other. */
 static sl_err tie_ends(struct sl_arena *arena, const struct sl_plan **plan) {
     const int last = (*plan)->stage_count - 1;
     const struct sl_tie tie = {"embedding", (const int[]){0, last}, 2, 0};
@@ -84,7 +84,7 @@ sl_err sl_job_sched_open(struct sl_arena *arena, struct sl_job_sched_request *re
                : SL_OK;
 }
 
-/* Without a plan, the sketch in the file of the schedule. */
+/* Takes the sketch in the schedule's file if the request has no plan. */
 static sl_err take_sketch(const struct sl_job_sched_request *r, const struct sl_plan **out) {
     const struct sl_plan *plan = sl_schedules_given_passes(r->row)->plan;
     if (r->dag || r->tied || r->chunks || (r->ranks && r->ranks != plan->worker_count) ||
@@ -126,7 +126,7 @@ sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_reque
                                      .global_step = r->global_step};
     if (given && !out->batch && !out->micros)
         out->batch = r->plan_file ? plan->stages[0].micro_size * given->micros[0] : given->batch;
-    if (given && !out->iters) /* of a period, once is enough */
+    if (given && !out->iters) /* of a period, one iteration is enough */
         out->iters = given->rule == SL_RULE_SYNC && given->reps ? 1 : given->iters;
     if (given && !out->slack)
         out->slack = given->slack;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number in kB on the line of a /proc file that begins with `name`; 0: no such line. */
+/* Returns the bytes on the line of a /proc file that begins with `name` and gives kB; 0: there is
+ * no such line. */
 static int64_t proc_bytes(const char *path, const char *name) {
     char line[256];
     long long kib = 0;
@@ -24,11 +25,11 @@ static int64_t proc_bytes(const char *path, const char *name) {
     return (int64_t)kib * 1024;
 }
 
-/* Not getrusage: it includes the parent's memory before exec. */
+/* VmHWM, not getrusage, which includes the memory of the parent before exec. */
 int64_t sl_job_peak_bytes(void) { return proc_bytes("/proc/self/status", "VmHWM:"); }
 
-/* The kernel adds up to 32 pages of each kind per processor late to the mark: megabytes on 16
- * processors. smaps_rollup counts every page. */
+/* Returns the peak with every page counted. The kernel may add up to 32 pages of each kind per
+ * processor late to the mark: megabytes on 16 processors. smaps_rollup counts every page. */
 int64_t sl_job_counted_bytes(void) {
     int64_t mark = sl_job_peak_bytes(), now = proc_bytes("/proc/self/smaps_rollup", "Rss:");
     return mark > now ? mark : now;

@@ -1,4 +1,5 @@
-/* Tensors of an open run by name. Rank 0 reads and writes through the store; the others serve it. */
+/* Tensors of an open run by name. Rank 0 reads and writes through the store; the other ranks serve
+ * it. */
 #include "job/tensors.h"
 
 #include "run/train.h"

@@ -9,7 +9,7 @@ enum { FILE_LIMIT = 1 << 20, NAME_LIMIT = 128 };
 
 /* ---- writing ---- */
 
-/* Does a later item of the list have the name of the first one? */
+/* Does a later item of the list have the same name as the first one? */
 static bool is_replaced(const char *list) {
     size_t name = strcspn(list, "=") + 1;
     for (const char *at = strchr(list, ','); at; at = strchr(at + 1, ','))
@@ -23,7 +23,7 @@ static void write_sizes(struct sl_json_out *json, const char *sizes) {
     for (const char *at = sizes; *at;) {
         char name[NAME_LIMIT];
         size_t length = strcspn(at, "=");
-        memcpy(name, at, length); /* sl_job_set has checked it */
+        memcpy(name, at, length); /* sl_job_set has checked the length */
         name[length] = 0;
         if (!is_replaced(at))
             sl_json_put_double(json, name, strtod(at + length + 1, NULL));
@@ -72,7 +72,7 @@ void sl_job_write_results(const struct sl_job *job, struct sl_text *text) {
 
 /* ---- reading ---- */
 
-/* {"L": 4, "C": 128} as "L=4,C=128". */
+/* Reads {"L": 4, "C": 128} as "L=4,C=128". */
 static sl_err read_sizes(struct sl_json_in *json, struct sl_arena *arena, const char **out) {
     struct sl_text text = {0};
     sl_err err = SL_OK;
@@ -95,8 +95,8 @@ out:
     return err;
 }
 
-/* The value as sl_job_set takes it. Numbers stay as they are written: a seed may not fit into a
- * double. */
+/* Reads a value in the form that sl_job_set takes. Numbers stay as they are written: a seed may not
+ * fit into a double. */
 static sl_err read_value(struct sl_json_in *json, const struct sl_job_field *f,
                          struct sl_arena *arena, const char **out) {
     switch (f->kind) {

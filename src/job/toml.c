@@ -5,9 +5,9 @@
  *   optimizer = "adamw:wd=0.1"       # or 'literal'
  *   sizes = { L = 4, C = 128 }       # or sizes.L = 4, or a table [sizes]
  *
- * Bare and quoted keys, strings of one line, decimal numbers, true and false. Arrays, dates,
- * multi-line strings and numbers of other bases are refused, because no field has such a value.
- */
+ * It reads bare and quoted keys, strings of one line, decimal numbers, true and false. Arrays,
+ * dates, multi-line strings and numbers of other bases are refused, because no field has such a
+ * value. */
 #include "job/job.h"
 
 #include <stdarg.h>
@@ -21,9 +21,9 @@ struct reader {
     int line;
     struct sl_job *job;
     uint64_t seen;
-    bool in_sizes;        /* after [sizes] */
-    struct sl_text names; /* of sizes so far: ",L,C," */
-    struct sl_text value; /* the last value, as sl_job_set takes it */
+    bool in_sizes;        /* the line is in the table [sizes] */
+    struct sl_text names; /* names of sizes so far: ",L,C," */
+    struct sl_text value; /* the last value, in the form that sl_job_set takes */
     char key[KEY_BYTES], size[KEY_BYTES];
 };
 
@@ -70,7 +70,7 @@ static sl_err expect(struct reader *r, char wanted) {
     return SL_OK;
 }
 
-/* The rest of a line: blanks, a comment, a line break. */
+/* Reads the rest of a line: blanks, a comment, a line break. */
 static sl_err end_line(struct reader *r) {
     char buffer[32];
     skip_blanks(r);
@@ -137,7 +137,7 @@ static sl_err read_escape(struct reader *r) {
     return SL_OK;
 }
 
-/* Into r->value. */
+/* Reads a string into r->value. */
 static sl_err read_string(struct reader *r) {
     const char *begin = r->at;
     int quote = peek(r);
@@ -190,7 +190,7 @@ static sl_err read_key(struct reader *r, char key[KEY_BYTES]) {
     return SL_OK;
 }
 
-/* A decimal number without its underscores, into r->value. */
+/* Reads a decimal number without its underscores into r->value. */
 static sl_err read_number(struct reader *r) {
     const char *begin = r->at;
     bool digit = false;
@@ -220,7 +220,7 @@ static bool take_word(struct reader *r, const char *word) {
     return true;
 }
 
-/* A value of the kind of the field, into r->value. */
+/* Reads a value of the kind of the field into r->value. */
 static sl_err read_value(struct reader *r, enum sl_job_kind kind) {
     char buffer[32];
     skip_blanks(r);
@@ -269,7 +269,7 @@ out:
     return err;
 }
 
-/* { L = 4, C = 128 } */
+/* Reads { L = 4, C = 128 }. */
 static sl_err read_inline_sizes(struct reader *r) {
     SL_TRY(expect(r, '{'));
     skip_blanks(r);
@@ -301,7 +301,7 @@ static sl_err find_field(struct reader *r, const char *at, const struct sl_job_f
     return SL_OK;
 }
 
-/* key = value */
+/* Reads key = value. */
 static sl_err read_pair(struct reader *r) {
     const struct sl_job_field *field;
     const char *at = r->at;
@@ -327,7 +327,7 @@ static sl_err read_pair(struct reader *r) {
     return set(r, at, r->key, r->value.at);
 }
 
-/* [sizes] */
+/* Reads the line [sizes]. */
 static sl_err read_table(struct reader *r) {
     const struct sl_job_field *field;
     SL_TRY(expect(r, '['));
@@ -374,7 +374,7 @@ static void put_string(struct sl_text *out, const char *json) {
             sl_text_put_bytes(out, json, 1);
 }
 
-/* {"L": 4, "h-0": 2} as one pair per line. */
+/* Writes {"L": 4, "h-0": 2} as one pair per line. */
 static void put_sizes(struct sl_text *out, const char *json) {
     struct sl_text text = {0};
     sl_text_put(out, "\n[sizes]\n");
@@ -399,7 +399,7 @@ static void put_sizes(struct sl_text *out, const char *json) {
 void sl_job_write_toml(const struct sl_job *job, struct sl_text *out) {
     struct sl_text value = {0};
     sl_text_put(out, "");
-    for (int tables = 0; tables < 2; tables++) /* a table ends the fields before it */
+    for (int tables = 0; tables < 2; tables++) /* fields first, because a table ends them */
         for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
             if (f->role == SL_JOB_LOCAL || !sl_job_has(job, f->key) ||
                 (f->kind == SL_JOB_SIZES) != tables)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static const int64_t pace_ns =
-    30000000000; /* until the first checkpoint, and minimum between two */
+    30000000000; /* ns until the first checkpoint, and least time between two */
 
 struct texts { /* of the run directory */
     struct sl_text config, results, model, plan, sched, forecast, categories;
@@ -26,10 +26,10 @@ struct sl_job_training {
     struct sl_job_work *work;
     const struct sl_job_watch *watch;
     struct sl_job_outcome *out;
-    int64_t first_step; /* finished before this session */
+    int64_t first_step; /* steps that were finished before this session */
     struct sl_text trace;
-    int64_t *busy_ns;  /* [workers] over all timelines, */
-    int64_t traced_ns; /* and their total length */
+    int64_t *busy_ns;  /* [workers] busy time over all timelines */
+    int64_t traced_ns; /* total length of all timelines */
     struct texts *texts;
     struct sl_session_config config;
     struct sl_pipe_run run;
@@ -65,7 +65,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
         t->watch->on_step(t->watch->ctx, r, &speed);
 }
 
-/* Reports of earlier steps are missing: the speed is the mean since the start. */
+/* Reports of earlier steps are missing, so the speed is the mean since the start. */
 static void on_provisional(void *ctx, const struct sl_step_report *r) {
     struct sl_job_training *t = ctx;
     const struct sl_train_config *c = &t->work->train;
@@ -100,7 +100,8 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
         saves->every = every;
 }
 
-/* Idle shares cover all timelines. The first one is drawn, and the last one replaces it. */
+/* Adds a timeline to the idle shares, which cover all timelines. The first timeline is drawn, and
+ * the last one replaces it. */
 static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step) {
     struct sl_job_training *t = ctx;
     struct sl_arena arena = {0};
@@ -258,7 +259,7 @@ void sl_job_training_close(struct sl_job_training *t) {
     if (!t)
         return;
     sl_run_session_close(t->session);
-    if (t->out->result.abandoned) /* a stuck worker may still use the rest */
+    if (t->out->result.abandoned) /* a worker that hangs may still use everything else */
         return;
     sl_emulate_close(t->emulate);
     sl_pipe_run_close(&t->run);

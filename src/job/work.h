@@ -4,8 +4,8 @@
  *                                       ──sl_pipe_check──> report
  *          ──sl_job_eval_open──> sl_job_eval: weights of a run directory, to evaluate or sample
  *
- * Opening resolves what the job leaves open and records it in work->job, so that config.json shows
- * every value that the run used:
+ * Opening decides what the job leaves open and records it in work->job, so that config.json
+ * shows every value that the run used:
  *
  *   batch, schedule   the plan's, if the job gives none
  *   slack             the schedule's default, if memory and staleness allow it (sl_schedules_row_slack)
@@ -17,8 +17,7 @@
  * A job that resumes a run starts from the fields of the run; fields that the job gives replace them
  * and are listed in work->differences. A difference after which the run would not continue with the
  * same bits (sl_job_field.change) is refused unless the job sets `allow_change`. Another graph is
- * always refused.
- */
+ * always refused. */
 #ifndef SL_JOB_WORK_H
 #define SL_JOB_WORK_H
 
@@ -27,11 +26,11 @@
 #include "report/forecast.h"
 #include "run/session.h"
 
-/* What the process provides. All of it may be NULL. */
+/* What the process provides to a job. Any field may be NULL. */
 struct sl_job_host {
     const char *const *model_dirs;       /* search path of models by name; ends with NULL */
-    const struct sl_graph *graph;        /* differentiated; used instead of reading `model` */
-    const char *model_text;              /* a flat model text, used likewise */
+    const struct sl_graph *graph;        /* differentiated graph, used instead of reading `model` */
+    const char *model_text;              /* flat model text, used instead of reading `model` */
     const struct sl_data_provider *data; /* used instead of reading `data` */
     const struct sl_grad_watch *grads;   /* sees the gradients of every step */
     bool evaluates;                      /* at any time: read the evaluation graph */
@@ -41,18 +40,18 @@ struct sl_job_host {
     struct sl_comm *comm; /* ranks; NULL: one process */
 };
 
-/* A field in which a resumed job differs from its run; values as in config.json. */
+/* A field in which a resumed job differs from its run, with both values as in config.json. */
 struct sl_job_difference {
     const struct sl_job_field *field;
     const char *was, *now;
-    bool breaks; /* exactness */
+    bool breaks; /* the change breaks exactness */
 };
 
 struct sl_job_stored; /* the run that the job resumes */
 
-/* Do not move it: its parts point to each other. */
+/* Do not move or copy it, because its parts point to each other. */
 struct sl_job_work {
-    struct sl_job job; /* resolved */
+    struct sl_job job; /* the job with all fields resolved */
     struct sl_arena arena;
     const struct sl_graph *graph;
     struct sl_graph *own_graph, *eval_graph; /* eval_graph: only if the job evaluates */
@@ -61,63 +60,64 @@ struct sl_job_work {
     struct sl_ahead *ahead;
     struct sl_train_config train;
     struct sl_pipe_config pipe; /* pipe.plan is NULL for one worker */
-    const struct sl_plan *plan; /* pipe.plan before it is expanded; NULL: one worker */
-    struct sl_graph *shard_graph, *shard_eval_graph; /* tp > 1: those of `train` */
+    const struct sl_plan *plan; /* pipe.plan before its expansion; NULL: one worker */
+    struct sl_graph *shard_graph, *shard_eval_graph; /* tp > 1: the graphs that `train` uses */
     struct sl_forecast forecast;
-    /* [stages] mean steps by which weights are behind, with global steps and as published; NULL:
-     * the same */
+    /* [stages] mean number of steps by which weights are old: with global steps, and as published;
+     * NULL: there is no difference */
     const double *delays, *published;
-    struct sl_job_stored *stored;          /* NULL: the job resumes no run */
-    struct sl_job_difference *differences; /* to the run that it resumes */
+    struct sl_job_stored *stored;          /* the run that the job resumes; NULL: none */
+    struct sl_job_difference *differences; /* differences to that run */
     int difference_count;
     int64_t start_bytes; /* memory of the process before anything was opened */
 };
 
-/* Checks the job (sl_job_check), opens what it names and builds its plan. The job is copied. Close
+/* Checks the job (sl_job_check), opens what it names and builds its plan. Copies the job. Close
  * `out` even after an error. */
 SL_MUST_CHECK sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
                                  struct sl_job_work *out);
 void sl_job_close(struct sl_job_work *work);
 
-/* Every rank calls: SL_ERR_PEER or SL_ERR_USAGE if program, model, data or plan differ between
- * ranks, or if there are more ranks than workers. One process: SL_OK. */
+/* Compares program, model, data and plan of all ranks; every rank calls. SL_ERR_PEER or
+ * SL_ERR_USAGE if they differ, or if there are more ranks than workers. One process: SL_OK. */
 SL_MUST_CHECK sl_err sl_job_agree(const struct sl_job_work *work);
 
-/* A device by name; SL_ERR_USAGE with the nearest name. It may be missing on this machine. */
+/* Finds a device by name; SL_ERR_USAGE with the nearest name. The device may be missing on this
+ * machine. */
 SL_MUST_CHECK sl_err sl_job_device_find(const char *name, const struct sl_device_row **out);
 
-/* Tokens if the first loss counts items of an input, else samples. */
+/* The items of a job: tokens if the first loss counts items of an input, else samples. */
 struct sl_job_items {
     const char *name;
     int64_t per_sample;
 };
 struct sl_job_items sl_job_items(const struct sl_graph *graph);
 
-/* Flops per second that the devices in use can reach; 0: not known. Takes about 30 ms on a CPU,
- * which it measures. */
+/* Returns the flops per second that the devices in use can reach; 0: unknown. On a CPU it measures
+ * them, for about 30 ms. */
 double sl_job_peak_flops(const struct sl_job_work *work);
 
 /* ---- run directories ---- */
 
-/* Sets the fields of RUN/config.json. A pipeline without `stages` uses RUN/plan.plan. */
+/* Sets the job's fields from RUN/config.json. A pipeline without `stages` uses RUN/plan.plan. */
 SL_MUST_CHECK sl_err sl_job_read_run(struct sl_job *job, const char *run);
 
-/* The newest weights of a run, or those of a folder of Hugging Face, on one worker. `job`: fields that
- * replace those of the run. `samples` per micro-batch; 0: those of the run. Close `out` even after an
+/* The newest weights of a run, or those of a Hugging Face folder, on one worker. `job`: fields that
+ * replace those of the run. `samples` per micro-batch; 0: as in the run. Close `out` even after an
  * error. */
 struct sl_job_eval {
     struct sl_job_work work;
-    struct sl_train *train; /* forward passes only */
+    struct sl_train *train; /* runs only forward passes */
 };
 SL_MUST_CHECK sl_err sl_job_eval_open(const struct sl_job *job, const char *run, int64_t samples,
                                       struct sl_job_eval *out);
-/* The same with data of the host; its graph is ignored. */
+/* The same with data that the host provides; the host's graph is ignored. */
 SL_MUST_CHECK sl_err sl_job_eval_open_on(const struct sl_job *job, const char *run, int64_t samples,
                                          const struct sl_job_host *host, struct sl_job_eval *out);
 void sl_job_eval_close(struct sl_job_eval *eval);
 
-/* predict.c: an output `embeddings`, the values that the last product before `logits` reads.
- * SL_ERR_REFUSED: there is no such product. */
+/* predict.c. Adds an output `embeddings`: the values that the last matrix product before `logits`
+ * reads. SL_ERR_REFUSED: there is no such product. */
 SL_MUST_CHECK sl_err sl_job_add_embeddings(struct sl_graph *graph);
 
 #endif

@@ -17,10 +17,10 @@ struct frame {
     const struct sl_chart *chart;
     struct sl_text *out;
     int width, height;
-    double x0, x1, y0, y1; /* y in the scale of the axis: log10 if log_y */
+    double x0, x1, y0, y1; /* range shown; y in the scale of the axis: log10 if log_y */
 };
 
-/* Values beyond 1e100 are clamped: differences would overflow. */
+/* Can the value be shown? Values beyond 1e100 cannot, because differences would overflow. */
 static bool shown(const struct sl_chart *c, double y) {
     return fabs(y) < 1e100 && (!c->log_y || y > 0);
 }
@@ -31,14 +31,15 @@ static double x_of(const struct frame *f, double x) {
     return LEFT + (x - f->x0) / (f->x1 - f->x0) * (f->width - LEFT - RIGHT);
 }
 
-/* open_inside clips what is outside; far outside, the slope of a line does not matter. */
+/* Returns the y coordinate. Far outside the chart it is clamped: open_inside clips lines there, and
+ * their slope does not matter. */
 static double y_of(const struct frame *f, double y) {
     double share = (f->y1 - scaled(f->chart, y)) / (f->y1 - f->y0);
     share = share < -50 ? -50 : share > 50 ? 50 : share;
     return TOP + share * (f->height - TOP - BOTTOM);
 }
 
-/* Range of the values shown; a default range if there are none. */
+/* Computes the range of the values shown; a default range if there are none. */
 static void measure(struct frame *f) {
     const struct sl_chart *c = f->chart;
     f->x0 = f->y0 = INFINITY;
@@ -68,7 +69,7 @@ static void measure(struct frame *f) {
     f->y1 += room;
 }
 
-/* 1, 2 or 5 times a power of ten, so that about `count` of them fit. */
+/* Returns 1, 2 or 5 times a power of ten, so that about `count` of these steps fit. */
 static double tick_step(double range, int count) {
     double raw = range / count, ten = pow(10, floor(log10(raw))), unit = raw / ten;
     return ten * (unit <= 1 ? 1 : unit <= 2 ? 2 : unit <= 5 ? 5 : 10);
@@ -89,7 +90,8 @@ static void put_number_tick(const struct frame *f, double at, double value) {
     sl_text_free(&label);
 }
 
-enum { TICKS_MAX = 20 }; /* a loop over the values might not end: 1e17 + 1 is 1e17 */
+/* bounds the number of ticks: a loop over values might not end, because 1e17 + 1 is 1e17 */
+enum { TICKS_MAX = 20 };
 
 static void put_y_ticks(const struct frame *f, int count) {
     double step = tick_step(f->y1 - f->y0, count);
@@ -100,7 +102,8 @@ static void put_y_ticks(const struct frame *f, int count) {
     }
 }
 
-/* Round numbers: in a narrow range as on a linear axis, else 1, 2, 5, else powers of ten. */
+/* Writes ticks at round numbers: in a narrow range as on a linear axis, else at 1, 2, 5, else at
+ * powers of ten. */
 static void put_log_ticks(const struct frame *f, int count) {
     static const double parts[] = {1, 2, 5};
     bool narrow = f->y1 - f->y0 < 0.6;
@@ -169,7 +172,7 @@ static void open_inside(const struct frame *f) {
                    LEFT - 2, TOP - 2, width, height, LEFT - 2, TOP - 2, width, height);
 }
 
-/* data-p: values shown under the mouse pointer. */
+/* Writes a curve; data-p has the values that are shown under the mouse pointer. */
 static void put_curve(const struct frame *f, const struct sl_chart_curve *curve) {
     const char *sign = "M";
     sl_text_printf(f->out, "<g class=\"curve%s%s\" style=\"--c:%s\" data-name=\"",

@@ -11,12 +11,12 @@
 #include "base/text.h"
 
 struct sl_chart_point {
-    double x, y, low, high; /* low = high = y: no band */
+    double x, y, low, high; /* low = high = y: the point has no band */
 };
 
 struct sl_chart_curve {
     const char *name;
-    int colour; /* index >= 0 into the palette, modulo its size */
+    int colour; /* index >= 0 into the palette; wraps around */
     bool dashed, strong;
     const struct sl_chart_point *at; /* ascending x */
     int64_t count;
@@ -27,15 +27,15 @@ struct sl_chart {
     const char *x_label, *y_label;
     const struct sl_chart_curve *curves;
     int curve_count;
-    bool log_y;           /* logarithmic; values <= 0 are left out */
-    double y_low, y_high; /* range shown; equal: the range of the values */
-    bool small;           /* a third of the width of the page */
+    bool log_y;           /* logarithmic axis, which leaves out values <= 0 */
+    double y_low, y_high; /* range shown; if equal, the range of the values */
+    bool small;           /* as wide as a third of the page */
 };
 
 void sl_report_chart_put(const struct sl_chart *chart, struct sl_text *out);
 
-/* Reduces to at most `max` points: averages neighbours; their extremes become the band. Overwrites
- * `at` and returns the new count. */
+/* Reduces the points to at most `max`: averages neighbours, and their extremes become the band.
+ * Overwrites `at` and returns the new count. */
 int64_t sl_report_chart_thin(struct sl_chart_point *at, int64_t count, int64_t max);
 
 /* A page: open, put charts and other elements, close. */

@@ -1,4 +1,4 @@
-/* Names and steps of two timelines on one page (compare.h). */
+/* Makes names and steps of two timelines on one page comparable (compare.h). */
 #include "report/compare.h"
 
 #include "base/vec.h"
@@ -7,7 +7,7 @@
 
 static bool is_step(const struct sl_bar *bar) { return bar->kind == SL_STEP && bar->stage == 0; }
 
-/* The first lane with a step of the first stage; -1: none. */
+/* Returns the first lane with a step of the first stage; -1: none. */
 static int stepping_lane(const struct sl_picture *p) {
     for (int l = 0; l < p->lane_count; l++)
         for (int64_t i = p->lane_at[l]; i < p->lane_at[l + 1]; i++)
@@ -44,10 +44,10 @@ void sl_report_name_files(struct sl_arena *arena, struct sl_picture *pictures,
     }
 }
 
-/* ---- as many steps ---- */
+/* ---- an equal number of steps ---- */
 
 struct window {
-    int64_t start, end; /* ns */
+    int64_t start, end; /* in ns */
 };
 
 static bool is_inside(const struct window *w, int64_t start, int64_t end) {
@@ -58,7 +58,8 @@ static int64_t clip(const struct window *w, int64_t ns) {
     return ns < w->start ? 0 : ns > w->end ? w->end - w->start : ns - w->start;
 }
 
-/* From the end of step `first` (0: the start of the run) to the end of step `last`. */
+/* Returns the window from the end of step `first` (0: the start of the run) to the end of step
+ * `last`. */
 static struct window window_of(const struct sl_picture *p, int64_t first, int64_t last) {
     int lane = stepping_lane(p);
     struct window w = {0, p->end_ns};
@@ -111,8 +112,8 @@ static void cut_arrows(struct sl_arena *arena, const struct window *w, struct sl
 /* A part of the critical path. */
 struct part {
     int64_t start, end;
-    int64_t *sum; /* of its kind, in the picture */
-    bool waits;   /* a reduction lasts until the next part */
+    int64_t *sum; /* the sum of its kind in the picture */
+    bool waits;   /* it is a reduction, which lasts until the next part */
 };
 
 static int by_start(const void *a, const void *b) {
@@ -121,7 +122,8 @@ static int by_start(const void *a, const void *b) {
                                 : (x->end > y->end) - (x->end < y->end);
 }
 
-/* The parts of the critical path within the window; each counts up to the start of the next. */
+/* Sums the parts of the critical path within the window; each counts up to the start of the
+ * next. */
 static void sum_path(struct sl_picture *p) {
     SL_VEC(struct part) parts = {0};
     p->pass_ns = p->weight_ns = p->transfer_ns = 0;

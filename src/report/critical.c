@@ -1,10 +1,9 @@
 /* The critical path of a timeline, found by walking back from the end.
  *
- * The start of a moment is determined by the latest of
+ * The cause of the start of an action or transfer is the latest of these:
  *       an action:    the previous action of its worker; its messages; the transfer that frees its
  *                     buffer; for REDUCE the last member; for STEP with global_step the last part
- *       a transfer:   the action before its SEND; the action before its RECV; the wire
- */
+ *       a transfer:   the action before its SEND; the action before its RECV; the wire */
 #include "report/critical.h"
 
 #include "base/vec.h"
@@ -14,9 +13,9 @@ struct walk {
     const struct sl_timeline *timeline;
     struct sl_matches *matches;
     SL_VEC(struct sl_moment) path;
-    struct sl_moment *by_end; /* SENDs by end, made when first needed */
+    struct sl_moment *by_end; /* SENDs sorted by end, made when first needed */
     int64_t send_count;
-    struct sl_moment best; /* lane -1: none yet */
+    struct sl_moment best; /* latest cause so far; lane -1: none yet */
     int64_t best_ns, limit_ns;
 };
 
@@ -28,7 +27,7 @@ static bool is_message(const struct sl_span *span) {
     return span->action.kind == SL_SEND || span->action.kind == SL_RECV;
 }
 
-/* Earlier offers win ties. */
+/* Offers a cause; of equally late ones the first offered counts. */
 static void offer(struct walk *w, struct sl_moment m, int64_t time_ns) {
     if (time_ns > w->limit_ns || (w->best.lane >= 0 && time_ns <= w->best_ns))
         return;
@@ -36,7 +35,7 @@ static void offer(struct walk *w, struct sl_moment m, int64_t time_ns) {
     w->best_ns = time_ns;
 }
 
-/* The action before this one on its lane. */
+/* Offers the action before this one on its lane. */
 static void offer_before(struct walk *w, struct sl_moment m) {
     const struct sl_lane *lane = &w->timeline->lanes[m.lane];
     int64_t i = m.span - 1;
@@ -70,7 +69,8 @@ static void offer_inputs(struct walk *w, const struct sl_action *a) {
     }
 }
 
-/* An earlier SEND of this lane that had to finish: its buffer was needed, or it blocks. */
+/* Offers an earlier SEND of this lane that had to finish first: its buffer was needed, or it
+ * blocks. */
 static void offer_sends(struct walk *w, struct sl_moment m) {
     enum { LOOK = 4096 };
     const struct sl_lane *lane = &w->timeline->lanes[m.lane];
@@ -79,7 +79,8 @@ static void offer_sends(struct walk *w, struct sl_moment m) {
             offer(w, (struct sl_moment){m.lane, i}, w->limit_ns);
 }
 
-/* SENDs just before it that waited for their receives: the actions before those. */
+/* For SENDs just before the action that waited for their receives: offers the actions before those
+ * receives. */
 static void offer_posts(struct walk *w, struct sl_moment m, int depth) {
     const struct sl_lane *lane = &w->timeline->lanes[m.lane];
     for (int64_t i = m.span - 1; i >= 0 && is_message(&lane->at[i]); i--) {
@@ -114,10 +115,11 @@ static void offer_group(struct walk *w, const struct sl_action *a) {
             }
 }
 
-/* global_step: STEP waits for the parts of all its groups, a part of the decision for those of its
- * ties. A timeline has no transfer times of parts. So in a simulation the last part counts as the
- * cause, and the time from it to the step as its transfer. A measured action begins a little after
- * its cause, so that there the latest event is the cause. */
+/* With global_step: offers the parts that a STEP, or a part of the decision, waits for: a STEP for
+ * the parts of all its groups, a part of the decision for those of its ties. A timeline has no
+ * transfer times of parts. So in a simulation the last part counts as the cause, and the time from
+ * it to the step as its transfer. In a measurement an action begins a little after its cause, so
+ * the latest event is the cause. */
 static void offer_parts(struct walk *w, const struct sl_action *a) {
     const struct sl_timeline *t = w->timeline;
     const struct sl_plan *plan = t->sched->plan;
@@ -148,7 +150,7 @@ static int by_end(const void *a, const void *b, const struct walk *w) {
     return x->span < y->span ? -1 : x->span > y->span;
 }
 
-/* Heap sort: needs no memory. */
+/* Part of a heap sort, which needs no memory. */
 static void sift(const struct walk *w, struct sl_moment *at, int64_t i, int64_t count) {
     struct sl_moment item = at[i];
     for (int64_t child; (child = 2 * i + 1) < count; i = child) {
@@ -181,7 +183,7 @@ static void sort_sends(struct walk *w) {
     w->send_count = sends.count;
 }
 
-/* A transfer that ended when this one began, from or to the same workers if there is one. */
+/* Offers a transfer that ended when this one began, between the same workers if there is one. */
 static void offer_wire(struct walk *w, struct sl_moment m) {
     if (!w->by_end)
         sort_sends(w);
@@ -214,7 +216,7 @@ static bool waits_for_parts(const struct walk *w, const struct sl_action *a) {
     return sched->global_step && (verdict || a->kind == SL_STEP);
 }
 
-/* The cause of the start of `m`. */
+/* Finds the cause of the start of `m`. */
 static bool step_back(struct walk *w, struct sl_moment m) {
     const struct sl_span *span = span_at(w, m);
     struct sl_moment send, recv;
@@ -254,8 +256,8 @@ static bool find_last(const struct sl_timeline *t, struct sl_moment *out) {
     return last >= 0;
 }
 
-/* Time that a moment adds: up to the start of the next, so that a latency belongs to its transfer.
- */
+/* Adds the time of a moment, which ends at the start of the next, so that a latency belongs to its
+ * transfer. */
 static void add_time(struct sl_critical *out, const struct sl_span *span, int64_t ns) {
     if (span->action.kind == SL_SEND)
         out->transfer_ns += ns;
@@ -286,7 +288,7 @@ void sl_report_timeline_critical(struct sl_arena *arena, const struct sl_timelin
             end = span_at(&w, recv)->end_ns;
         if (span->action.kind == SL_REDUCE &&
             !sl_sched_deps_meets(timeline->sched, span->action.slot))
-            end = until; /* transfer of a part */
+            end = until; /* the remaining time is the transfer of a part */
         add_time(out, span, (end < until ? end : until) - span->start_ns);
         until = span->start_ns;
         SL_PUSH(&w.path, at);

@@ -1,4 +1,4 @@
-/* The page of a run. */
+/* Writes the page of a run. */
 #include "report/curves.h"
 
 #include "base/sort.h"

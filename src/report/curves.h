@@ -5,14 +5,14 @@
 #include "report/record.h"
 #include "report/run_pipeline.h"
 
-/* `facts` are pairs of name and value, printed above the charts. */
+/* What the page shows. `facts` are pairs of name and value, printed above the charts. */
 struct sl_report_run {
     const char *title;
     const struct sl_record *record;
     const char *const (*facts)[2];
     int fact_count;
     const struct sl_report_pipeline *pipeline; /* NULL: one worker, or unknown */
-    const struct sl_report_op_time *ops;       /* most expensive first */
+    const struct sl_report_op_time *ops;       /* sorted, the most expensive first */
     int op_count;
 };
 

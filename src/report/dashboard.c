@@ -1,4 +1,4 @@
-/* A training run on a terminal. */
+/* Shows a training run on a terminal. */
 #include "report/dashboard.h"
 
 #include <math.h>
@@ -20,14 +20,14 @@ void sl_report_dashboard_add(struct sl_dashboard *d, double loss) {
             d->losses[i] = 0.5 * (d->losses[2 * i] + d->losses[2 * i + 1]);
         d->kept /= 2;
         d->per *= 2;
-        return; /* the next mean is incomplete */
+        return; /* no mean yet: the next one is incomplete */
     }
     d->losses[d->kept++] = d->sum / (double)d->in_sum;
     d->sum = 0;
     d->in_sum = 0;
 }
 
-/* A line, truncated at the width; all characters are one column wide. */
+/* Appends a line, truncated at the width; all its characters are one column wide. */
 static void put_line(struct sl_text *out, const struct sl_text *line, int columns) {
     size_t length = line->length < (size_t)columns ? line->length : (size_t)columns;
     sl_text_put_bytes(out, line->at, length);
@@ -98,7 +98,8 @@ static void range_of(const struct sl_dashboard *d, double *low, double *high) {
     }
 }
 
-/* Loss of a column of dots: the mean of its values, or interpolated between neighbours. */
+/* Returns the loss for a column of dots: the mean of its values, or interpolated between
+ * neighbours. */
 static double loss_at(const struct sl_dashboard *d, int x, int width) {
     if (d->kept < width) {
         double place = (double)x * (d->kept - 1) / (width - 1);
@@ -127,7 +128,7 @@ static void plot(const struct sl_dashboard *d, double low, double high, struct d
 }
 
 static void put_braille(const struct dots *dots, int row, int column, struct sl_text *out) {
-    /* bits of U+2800 by position, left column first */
+    /* bits of U+2800 by row; left column first */
     static const unsigned char bits[4][2] = {
         {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     unsigned set = 0;
@@ -141,7 +142,7 @@ static void put_braille(const struct dots *dots, int row, int column, struct sl_
 
 static void put_curve(const struct sl_dashboard *d, const struct sl_dashboard_room *room,
                       struct sl_text *out) {
-    static _Thread_local struct dots dots; /* too large for a stack */
+    static _Thread_local struct dots dots; /* static, because it is too large for a stack */
     int columns = room->columns - LABEL - 2;
     double low, high;
     columns = columns < COLUMNS_MAX ? columns : COLUMNS_MAX;
@@ -175,7 +176,7 @@ void sl_report_dashboard_put(const struct sl_dashboard *d, const struct sl_pictu
     put_numbers(d, room->columns, out);
     if (rest >= 0 && room->columns >= 40)
         put_curve(d, room, out);
-    /* The grid ends with a legend and, if lanes were left out, a line about them. */
+    /* the grid ends with a legend and, if lanes were left out, a line about them */
     if (lanes && rest > 4 && room->columns >= 40)
         sl_report_grid(lanes,
                        &(struct sl_grid_opts){

@@ -1,4 +1,4 @@
-/* Drawings to and from files, by the ending of the name. */
+/* Writes drawings to files; the ending of the name chooses the format. */
 #include "report/picture.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Report of whether a model fits. */
+/* Reports whether a model fits. */
 #include "report/fits.h"
 
 #include "base/json.h"

@@ -1,8 +1,7 @@
 /* A timeline as a text grid, as in the papers.
  *
  *     0 |F0 F1 F2 F3 .  .  B0=== ...        a bar starts with its kind and micro-batch
- *     1 |.  F0 F1 F2 B0=== F3 B1=== ...     and is filled, so that bars differ without colour
- */
+ *     1 |.  F0 F1 F2 B0=== F3 B1=== ...     and is filled, so that bars differ without colour */
 #include "report/picture.h"
 
 #include <stdio.h>
@@ -13,10 +12,10 @@ struct grid {
     const struct sl_picture *picture;
     const struct sl_grid_opts *opts;
     struct sl_text *out;
-    int64_t unit_ns; /* all times are multiples of it; 0: drawn to scale */
+    int64_t unit_ns; /* all times are multiples of it; 0: the grid is drawn to scale */
     int cell;        /* characters per unit */
     int width;       /* characters of the whole timeline */
-    char *text;      /* of a lane */
+    char *text;      /* characters of a lane */
     int16_t
         *kinds; /* of a lane: kind, -1: idle; + 256: critical; + 512: first character of a bar */
 };
@@ -76,7 +75,7 @@ static void put_bar(struct grid *g, const struct sl_bar *bar) {
     int first = column_of(g, bar->start_ns), last = column_of(g, bar->end_ns);
     if (last <= first || last > g->width)
         return;
-    bool gap = g->unit_ns || last - first > 3; /* a blank before the next bar */
+    bool gap = g->unit_ns || last - first > 3; /* leave a blank before the next bar */
     snprintf(label, sizeof label, "%c%.0d%s", letters[bar->kind], bar->micro > 0 ? bar->micro : 0,
              bar->micro == 0 ? "0" : "");
     int length = (int)strlen(label), end = last - (gap && !g->opts->colour);

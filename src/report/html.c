@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* One flat array per lane: kind, stage, micro, version, start, duration, bytes, critical. */
+/* Writes one flat array per lane: kind, stage, micro, version, start, duration, bytes, critical. */
 static void put_lanes(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_key(json, "lanes");
     sl_json_open(json, '[');
@@ -28,7 +28,8 @@ static void put_lanes(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_close(json, ']');
 }
 
-/* from, to, from stage, to stage, micro, start, left, end, flags (1 gradient, 2 critical) */
+/* Writes from, to, from stage, to stage, micro, start, left, end, flags (1 gradient, 2
+ * critical). */
 static void put_arrows(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_key(json, "arrows");
     sl_json_open(json, '[');
@@ -71,7 +72,7 @@ static void put_picture(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_close(json, '}');
 }
 
-/* Escapes '<', which may not appear in a script element; JSON has it only in strings. */
+/* Escapes '<', which may not appear in a script element; in JSON it occurs only in strings. */
 static void put_guarded(struct sl_text *out, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         size_t run = strcspn(text + i, "<");

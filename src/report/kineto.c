@@ -13,15 +13,15 @@
 enum { LANE_MAX = 4096, FILES_MAX = 4096 };
 static const int64_t time_max = INT64_MAX / 4;
 
-struct range { /* an action, or a kernel */
+struct range { /* an action or a kernel */
     int64_t start_ns, end_ns;
-    int32_t micro;  /* of a kernel: its action, -1: none */
+    int32_t micro;  /* of a kernel: index of its action; -1: none */
     uint16_t stage; /* of a kernel: its stream */
     uint8_t kind;
 };
 
-struct launch {              /* of a kernel, by the host; or the kernel itself */
-    int64_t correlation, at; /* at: ns, or the index of the kernel */
+struct launch {              /* a launch by the host, or the kernel itself */
+    int64_t correlation, at; /* at: time in ns, or index of the kernel */
 };
 
 struct bar_at {
@@ -29,7 +29,7 @@ struct bar_at {
     int32_t lane;
 };
 
-struct event { /* fields of one event, as they are read */
+struct event { /* the fields of one event while they are read */
     struct sl_str name, category, phase;
     int64_t start_ns, length_ns, correlation, stream;
 };
@@ -41,18 +41,18 @@ struct reader {
     SL_VEC(struct range) actions;
     SL_VEC(struct range) kernels;
     SL_VEC(struct launch) launches;
-    SL_VEC(struct launch) runs; /* of kernels */
-    /* of all files */
+    SL_VEC(struct launch) runs; /* launched kernels */
+    /* of all files: */
     SL_VEC(struct bar_at) bars;
     SL_VEC(const char *) stages;
-    SL_VEC(int64_t) lane_keys; /* rank << 20 | stream + 1, 0: the host */
+    SL_VEC(int64_t) lane_keys; /* rank << 20 | (stream + 1); stream 0: the host */
     struct sl_map names;
     bool numbered;
 };
 
 /* ---- events ---- */
 
-/* Microseconds with decimals as whole nanoseconds. */
+/* Reads microseconds with decimals as integer nanoseconds. */
 static sl_err take_us(struct reader *r, int64_t *out) {
     SL_TRY(sl_json_next(&r->json));
     if (r->json.event != SL_JSON_NUMBER)
@@ -124,7 +124,8 @@ static sl_err read_event(struct reader *r, struct event *e) {
     }
 }
 
-/* The stage of that name, added if it is new. Unnamed ones are s0, s1, ... */
+/* Returns the stage with that name, and adds it if it is new. Stages without a name become s0, s1,
+ * ... */
 static sl_err stage_of(struct reader *r, const struct sl_kineto_action *a, uint16_t *out) {
     const char *name = a->part.length ? sl_arena_dup(r->arena, a->part.at, a->part.length)
                                       : sl_arena_printf(r->arena, "s%lld", (long long)a->stage);
@@ -140,7 +141,7 @@ static sl_err stage_of(struct reader *r, const struct sl_kineto_action *a, uint1
     return SL_OK;
 }
 
-/* Two actions share the range: B takes about twice as long as F. */
+/* Adds the actions of a range. Two actions divide it: B takes about twice as long as F. */
 static sl_err put_actions(struct reader *r, struct sl_str name, struct range range) {
     struct sl_kineto_action actions[SL_KINETO_ACTIONS];
     int count = sl_report_kineto_name(name, r->rank, actions);
@@ -192,7 +193,7 @@ static sl_err read_events(struct reader *r) {
     }
 }
 
-/* The rank of {"rank": 0, ...}. */
+/* Reads the rank from {"rank": 0, ...}. */
 static sl_err read_rank(struct reader *r) {
     SL_TRY(sl_json_next(&r->json));
     if (r->json.event != SL_JSON_OBJECT)
@@ -206,7 +207,7 @@ static sl_err read_rank(struct reader *r) {
     }
 }
 
-/* An array of events, or an object with one. */
+/* Reads an array of events, or an object with one. */
 static sl_err read_top(struct reader *r) {
     bool events = false;
     SL_TRY(sl_json_next(&r->json));
@@ -229,7 +230,7 @@ static sl_err read_top(struct reader *r) {
             SL_TRY(sl_json_next(&r->json));
             SL_TRY(sl_json_skip(&r->json));
         }
-        r->json.event = SL_JSON_OBJECT; /* of the last value */
+        r->json.event = SL_JSON_OBJECT; /* so that the object continues after its last value */
     }
     return events ? SL_OK : sl_json_fail(&r->json, "no traceEvents");
 }
@@ -274,7 +275,8 @@ static sl_err put_bar(struct reader *r, const struct range *action, const struct
     return SL_OK;
 }
 
-/* The last action that begins before the launch, if it had not ended; actions are sorted. */
+/* Returns the last action that begins before the launch, if it has not ended by then; actions are
+ * sorted. */
 static int64_t action_at(const struct reader *r, int64_t ns) {
     int64_t low = 0, high = r->actions.count;
     while (low < high) {
@@ -287,7 +289,7 @@ static int64_t action_at(const struct reader *r, int64_t ns) {
     return low && r->actions.at[low - 1].end_ns >= ns ? low - 1 : -1;
 }
 
-/* Every kernel belongs to the action within which the host launched it. */
+/* Assigns every kernel to the action within which the host launched it. */
 static void place_kernels(struct reader *r) {
     if (r->launches.count)
         qsort(r->launches.at, (size_t)r->launches.count, sizeof *r->launches.at, by_correlation);
@@ -301,10 +303,10 @@ static void place_kernels(struct reader *r) {
     }
 }
 
-/* A bar covers the kernels of one action that follow each other on a stream. */
+/* Adds bars. A bar covers kernels of one action that follow each other on a stream. */
 static sl_err put_kernels(struct reader *r) {
     enum { STREAMS = 1 << 16 };
-    int64_t *last = calloc(STREAMS, sizeof *last); /* of a stream: its open bar + 1 */
+    int64_t *last = calloc(STREAMS, sizeof *last); /* [stream] its open bar + 1 */
     sl_err err = SL_OK;
     if (r->kernels.count)
         qsort(r->kernels.at, (size_t)r->kernels.count, sizeof *r->kernels.at, by_start);
@@ -346,7 +348,7 @@ static sl_err read_text(struct reader *r, const struct sl_report_kineto_text *te
 
 /* ---- the picture ---- */
 
-/* Lanes in order of rank, then stream. */
+/* Orders lanes by rank, then by stream. */
 static int32_t *sort_lanes(struct reader *r) {
     int32_t *place = SL_NEW(r->arena, int32_t, r->lane_keys.count + 1);
     for (int64_t i = 0; i < r->lane_keys.count; i++)
@@ -364,7 +366,8 @@ static int by_lane(const void *a, const void *b) {
     return (x->bar.end_ns > y->bar.end_ns) - (x->bar.end_ns < y->bar.end_ns);
 }
 
-/* Stage s<i> becomes stage i, so that a chain can be followed. False: they are not 0 to n - 1. */
+/* Numbers stage s<i> as stage i, so that a chain can be followed. False: their numbers are not 0 to
+ * n - 1. */
 static bool number_stages(struct reader *r, uint16_t *place) {
     for (int64_t i = 0; i < r->stages.count; i++) {
         int64_t number = strtoll(r->stages.at[i] + 1, NULL, 10);
@@ -397,7 +400,7 @@ static void fill(struct reader *r, struct sl_picture *out) {
         bars[i].start_ns -= first;
         bars[i].end_ns -= first;
         if (i && r->bars.at[i - 1].lane == r->bars.at[i].lane &&
-            bars[i].start_ns < bars[i - 1].end_ns) /* nested ranges: the outer one ends */
+            bars[i].start_ns < bars[i - 1].end_ns) /* ranges are nested: the outer one ends here */
             bars[i].start_ns =
                 bars[i - 1].end_ns < bars[i].end_ns ? bars[i - 1].end_ns : bars[i].end_ns;
         if (i && r->bars.at[i - 1].lane == r->bars.at[i].lane &&

@@ -1,12 +1,12 @@
-/* Messages and the critical path of an imported trace (kineto.h). It has times and names only: the
- * rules of a pipeline say which action needs which. */
+/* Messages and the critical path of an imported trace (kineto.h). A trace has only times and
+ * names: the rules of a pipeline tell which action needs which. */
 #include "report/kineto.h"
 
 #include "base/vec.h"
 
 #include <stdlib.h>
 
-struct key { /* sorted: passes of one direction, stage, micro-batch, in order of time */
+struct key { /* sorted by direction of the pass, stage, micro-batch, time */
     int64_t start_ns;
     int64_t bar;
     int32_t micro;
@@ -17,12 +17,12 @@ struct key { /* sorted: passes of one direction, stage, micro-batch, in order of
 struct links {
     struct sl_picture *picture;
     struct sl_bar *bars;
-    int *lane_of;     /* [bars] */
-    struct key *keys; /* of F, B and I */
+    int *lane_of;     /* [bars] lane of each */
+    struct key *keys; /* keys of F, B and I */
     int64_t key_count;
     int64_t *needs; /* [bars] the action on another lane whose output it needs; -1: none */
     SL_VEC(struct sl_arrow) arrows;
-    int64_t *arrow_of; /* [bars] of `needs` */
+    int64_t *arrow_of; /* [bars] arrow of `needs` */
 };
 
 static int compare(const struct key *x, const struct key *y) {
@@ -42,7 +42,7 @@ static int compare_keys(const void *a, const void *b) {
                                       : (x->bar > y->bar) - (x->bar < y->bar);
 }
 
-/* The first key that is not before `want`; of several steps the names repeat. */
+/* Returns the first key that is not before `want`; names repeat in every step. */
 static int64_t first_of(const struct links *l, const struct key *want) {
     int64_t low = 0, high = l->key_count;
     while (low < high) {
@@ -70,7 +70,8 @@ static void sort_passes(struct sl_arena *arena, struct links *l) {
         qsort(l->keys, (size_t)l->key_count, sizeof *l->keys, compare_keys);
 }
 
-/* The n-th pass of its name needs the n-th of the name before it. */
+/* Finds needs: the n-th pass of a name needs the n-th pass of the name before it in the
+ * pipeline. */
 static void find_needs(struct links *l) {
     int last = l->picture->stage_count - 1;
     for (int64_t i = 0, group = 0; i < l->key_count; i++) {
@@ -86,7 +87,7 @@ static void find_needs(struct links *l) {
     }
 }
 
-/* Ranges of PyTorch include the wait for their input. */
+/* Cuts off waits, because PyTorch's ranges include the wait for their input. */
 static void cut_waits(struct links *l, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_bar *bar = &l->bars[i];
@@ -117,7 +118,7 @@ static void put_arrows(struct links *l, int64_t count) {
 
 /* ---- the critical path ---- */
 
-/* The last bar of a lane that ends by then; -1: none. */
+/* Returns the last bar of a lane that ends by then; -1: none. */
 static int64_t last_by(const struct links *l, int lane, int64_t ns) {
     int64_t low = l->picture->lane_at[lane], first = low, high = l->picture->lane_at[lane + 1];
     while (low < high) {
@@ -130,9 +131,9 @@ static int64_t last_by(const struct links *l, int lane, int64_t ns) {
     return low > first ? low - 1 : -1;
 }
 
-/* What the start of a bar waited for: the action before it, or, if its lane was idle longer than a
- * step from one action to the next takes, its input. Where stages are not known, whatever ended
- * last on any lane. Stays within bars that end earlier. */
+/* Returns the bar for whose end a bar waited: the action before it or, if its lane was idle for
+ * longer than a switch between actions takes, its input. If stages are not known, it is whatever
+ * ended last on any lane. Considers only bars that end earlier. */
 enum { IDLE_NS = 50000 };
 
 static int64_t cause_of(const struct links *l, int64_t at, bool numbered) {

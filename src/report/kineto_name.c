@@ -1,4 +1,4 @@
-/* Names of events that are actions of a pipeline (kineto.h). */
+/* Recognizes names of events that are actions of a pipeline (kineto.h). */
 #include "report/kineto.h"
 
 #include <ctype.h>
@@ -32,7 +32,7 @@ static bool kind_of(char letter, uint8_t *out) {
     return found != NULL;
 }
 
-/* PP:0F1 and PP:(0F1;2B0)OVERLAP_F_B of PyTorch's runtime. */
+/* Parses PP:0F1 and PP:(0F1;2B0)OVERLAP_F_B of PyTorch's runtime. */
 static int parse_runtime(struct sl_str name, struct sl_kineto_action *out) {
     int count = sl_report_kineto_prefix(&name, "(") ? 2 : 1;
     for (int i = 0; i < count; i++, out++) {
@@ -51,7 +51,7 @@ static int parse_runtime(struct sl_str name, struct sl_kineto_action *out) {
     return ends ? count : 0;
 }
 
-/* "Forward 1", and "attn(F)" of DeepSeek's traces. */
+/* Also parses "Forward 1", and "attn(F)" of DeepSeek's traces. */
 int sl_report_kineto_name(struct sl_str name, int64_t rank,
                           struct sl_kineto_action out[SL_KINETO_ACTIONS]) {
     *out = (struct sl_kineto_action){.stage = rank, .micro = -1};

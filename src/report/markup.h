@@ -7,7 +7,7 @@
 /* Appends text escaped for element content and for attributes in double quotes. */
 void sl_report_markup_escape(struct sl_text *out, const char *text);
 
-/* From <!doctype html> to the open <title>. */
+/* Writes from <!doctype html> to the opening <title>. */
 void sl_report_markup_head(struct sl_text *out);
 
 #endif

@@ -26,7 +26,7 @@ const char *sl_report_human_params(double count, char out[SL_HUMAN_BYTES]) {
     return out;
 }
 
-/* 1234567 -> 1,234,567 */
+/* Writes 1234567 as 1,234,567. */
 static const char *with_commas(int64_t value, char out[SL_HUMAN_BYTES]) {
     char digits[SL_HUMAN_BYTES];
     int length = snprintf(digits, sizeof digits, "%lld", (long long)value), used = 0;
@@ -39,7 +39,7 @@ static const char *with_commas(int64_t value, char out[SL_HUMAN_BYTES]) {
     return out;
 }
 
-/* "273.5 G": a blank between number and unit prefix. */
+/* Writes "273.5 G", with a blank between number and unit prefix. */
 static const char *prefixed(double count, char out[SL_HUMAN_BYTES]) {
     char text[SL_HUMAN_BYTES];
     sl_human_count(count, text);
@@ -52,7 +52,7 @@ static const char *prefixed(double count, char out[SL_HUMAN_BYTES]) {
 
 struct family {
     const char *name;  /* "h.*.mlp.c_fc.weight" */
-    const char *shape; /* with the type, for inputs */
+    const char *shape; /* with the type for inputs */
     int64_t count, elements, order;
 };
 
@@ -62,8 +62,8 @@ struct families {
     SL_VEC(struct family) at;
 };
 
-/* Replace parts that are numbers by '*' and drop the number of a node:
- * h.3.mlp.gelu_16 -> h.*.mlp.gelu */
+/* Replaces parts that are numbers by '*' and drops the number of a node: h.3.mlp.gelu_16 ->
+ * h.*.mlp.gelu. */
 static void generalise(char *name, bool is_node) {
     char *to = name;
     for (const char *part = name; *part;) {
@@ -84,7 +84,7 @@ static void generalise(char *name, bool is_node) {
     *to = 0;
 }
 
-/* `shape` is the text after the name; NULL: the value's shape. */
+/* Adds a value to its family. `shape` is the text after the name; NULL: the value's shape. */
 static void add_family(const struct sl_graph *graph, struct families *all, int value,
                        const char *shape) {
     char name[SL_NAME_TEXT], own[SL_SHAPE_TEXT];
@@ -146,7 +146,7 @@ static void put_sizes(struct sl_text *text, const struct sl_graph *graph) {
     sl_text_put(text, "\n");
 }
 
-/* int[B,64] < 256 */
+/* Writes a type such as int[B,64] < 256. */
 static const char *input_type(const struct sl_graph *graph, const struct sl_input *input,
                               struct sl_arena *arena) {
     char shape[SL_SHAPE_TEXT], bound[SL_HUMAN_BYTES] = "";
@@ -248,7 +248,7 @@ static void put_structure(struct sl_text *text, const struct sl_graph *graph) {
     sl_arena_free(&arena);
 }
 
-/* The largest families, with their share of all elements. */
+/* Writes the largest families with their shares of all elements. */
 static void put_largest(struct sl_text *text, const char *title, struct families *all) {
     char size[SL_HUMAN_BYTES];
     int64_t elements = 0;

@@ -8,7 +8,7 @@
 void sl_report_model(const struct sl_graph *graph, struct sl_text *text);
 void sl_report_model_json(const struct sl_graph *graph, struct sl_text *text);
 
-/* Parameter count with a suffix: "124.4M", "8.03B". */
+/* Writes a parameter count with a suffix: "124.4M", "8.03B". */
 const char *sl_report_human_params(double count, char out[SL_HUMAN_BYTES]);
 
 #endif

@@ -67,7 +67,7 @@ static void json_outputs(struct sl_json_out *json, const struct sl_graph *graph)
     sl_json_close(json, ']');
 }
 
-/* Branches with weights. A planner cannot use others, such as the heads of an attention. */
+/* Counts branches with weights. A planner cannot use others, such as the heads of an attention. */
 static int weighted_branches(const struct sl_branches *branches, const struct sl_segment *segment) {
     int count = 0;
     for (int i = 0; i < segment->count; i++)

@@ -1,11 +1,11 @@
-/* Report of a model simulated with given degrees of parallelism. */
+/* Reports on a model simulated with given degrees of parallelism. */
 #include "report/model_sim.h"
 
 #include "base/json.h"
 
 /* Collectives of one micro-batch on the shards of a stage, by pass. */
 struct meeting {
-    int64_t ns, bytes; /* bytes: sent by one device */
+    int64_t ns, bytes; /* bytes: sent by each device */
     int count;
 };
 
@@ -34,7 +34,7 @@ static void meeting_json(struct sl_json_out *json, const char *key, struct meeti
     sl_json_close(json, '}');
 }
 
-/* Bytes of the stage's worker in the simulated pipeline. */
+/* Returns the peak bytes of the stage's worker in the simulated pipeline. */
 static int64_t peak_of(const struct sl_report_model_sim *s, int stage) {
     const struct sl_plan *plan = s->sim.sched->plan;
     return s->sim.sim->seats[plan->stages[stage].seat].peak_bytes;

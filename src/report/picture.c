@@ -1,4 +1,4 @@
-/* From a timeline to a picture. */
+/* Makes a picture from a timeline. */
 #include "report/picture.h"
 
 #include "report/critical.h"
@@ -52,11 +52,11 @@ static struct sl_arrow arrow_of(const struct sl_timeline *t, struct sl_moment se
 struct maker {
     const struct sl_timeline *timeline;
     struct sl_bar *bars;
-    int64_t *lane_at, *first_arrow; /* [lane] */
+    int64_t *lane_at, *first_arrow; /* [lane] positions of its bars and arrows */
     struct sl_arrow *arrows;
 };
 
-/* The n-th bar or SEND of a lane; the critical path names its actions so. */
+/* Marks the n-th bar or SEND of a lane, which is how the critical path names actions. */
 static void mark(struct maker *m, struct sl_moment at) {
     const struct sl_lane *lane = &m->timeline->lanes[at.lane];
     bool bar = is_bar(&lane->at[at.span]);
@@ -69,7 +69,7 @@ static void mark(struct maker *m, struct sl_moment at) {
         m->arrows[m->first_arrow[at.lane] + before].critical = true;
 }
 
-/* Path and lanes are both sorted by time: one walk over each lane suffices. */
+/* Marks the path. Path and lanes are both sorted by time, so one walk over each lane suffices. */
 static void mark_path(struct sl_arena *arena, struct maker *m, const struct sl_critical *path) {
     int64_t *seen = SL_NEW(arena, int64_t, m->timeline->lane_count);
     int64_t *bars = SL_NEW(arena, int64_t, m->timeline->lane_count);
@@ -77,7 +77,7 @@ static void mark_path(struct sl_arena *arena, struct maker *m, const struct sl_c
     for (int64_t i = 0; i < path->count; i++) {
         struct sl_moment at = path->at[i];
         const struct sl_lane *lane = &m->timeline->lanes[at.lane];
-        if (at.span < seen[at.lane]) { /* not in program order: search from the start */
+        if (at.span < seen[at.lane]) { /* not in program order: searches from the start */
             mark(m, at);
             continue;
         }

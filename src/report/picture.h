@@ -14,7 +14,7 @@
 
 struct sl_bar {
     int64_t start_ns, end_ns, bytes;
-    int64_t since_ns; /* REDUCE: start of its communication; 0: at start_ns */
+    int64_t since_ns; /* REDUCE: start of its communication; 0: it starts at start_ns */
     int32_t micro, version;
     uint16_t stage; /* index into stages */
     uint8_t kind;   /* enum sl_kind, except SEND and RECV */
@@ -22,8 +22,8 @@ struct sl_bar {
 };
 
 struct sl_arrow {
-    int64_t start_ns, left_ns, end_ns; /* on the wire until left_ns; arrives at end_ns */
-    int32_t from, to, micro;           /* lanes; micro-batch of the sender */
+    int64_t start_ns, left_ns, end_ns; /* on the wire until left_ns, arrives at end_ns */
+    int32_t from, to, micro;           /* from, to: lanes; micro: micro-batch of the sender */
     uint16_t from_stage, to_stage;
     bool grad, critical;
 };
@@ -31,7 +31,7 @@ struct sl_arrow {
 struct sl_picture {
     const char *title;         /* "1f1b" */
     const char *detail;        /* one line, or "" */
-    const char *const *stages; /* names */
+    const char *const *stages; /* names of the stages */
     int stage_count;
     int lane_count;
     const struct sl_bar *bars;
@@ -40,8 +40,9 @@ struct sl_picture {
     int64_t arrow_count;
     int64_t end_ns;
     bool measured;
-    bool sketch; /* no bytes: of a plan without sizes (sl_plan_is_sketch), or imported */
-    /* parts of the critical path; 0: unknown */
+    /* without bytes: the plan has no sizes (sl_plan_is_sketch), or the picture is imported */
+    bool sketch;
+    /* parts of the critical path; all 0: unknown */
     int64_t pass_ns, weight_ns, transfer_ns, gap_ns;
 };
 
@@ -51,27 +52,27 @@ void sl_report_picture_build(struct sl_arena *arena, const struct sl_timeline *t
 int64_t sl_report_picture_busy(const struct sl_picture *picture, int lane);
 int64_t sl_report_picture_peak(const struct sl_picture *picture, int lane);
 
-/* A text grid. One column is 1/columns of the time, or one unit if all times are multiples of a unit
- * and the grid fits. */
+/* Draws a text grid. One column is 1/columns of the time, or one unit if all times are multiples of
+ * a unit and the grid fits. */
 struct sl_grid_opts {
-    int columns;   /* max, labels included; 0: 100 */
-    int max_lanes; /* 0: all */
+    int columns;   /* most columns, with labels; 0: 100 */
+    int max_lanes; /* most lanes; 0: all */
     bool colour;
     bool critical; /* mark the critical path */
 };
 void sl_report_grid(const struct sl_picture *picture, const struct sl_grid_opts *opts,
                     struct sl_text *out);
 
-/* A standalone SVG, `width` pixels. */
+/* Writes a standalone SVG that is `width` pixels wide. */
 void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *out);
 
-/* A self-contained page; two pictures share one time scale. */
+/* Writes a self-contained page; two pictures share one time scale. */
 enum { SL_REPORT_MAX = 2 };
 void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text *out);
 
-/* Chrome's trace format with flow arrows, for Perfetto and chrome://tracing. */
+/* Writes Chrome's trace format with flow arrows, for Perfetto and chrome://tracing. */
 void sl_report_trace(const struct sl_picture *picture, struct sl_text *out);
-/* Reads a text of sl_report_trace, or the trace of a run. */
+/* Reads a text that sl_report_trace wrote, or the trace of a run. */
 SL_MUST_CHECK sl_err sl_report_trace_read(struct sl_arena *arena, const char *file,
                                           const char *text, size_t length, struct sl_picture *out);
 
@@ -82,7 +83,7 @@ SL_MUST_CHECK sl_err sl_report_trace_file(struct sl_arena *arena, const char *pa
  * .txt (grid). */
 SL_MUST_CHECK sl_err sl_report_draw(const char *path, const struct sl_picture *pictures, int count);
 
-/* Colours of kinds: "#rrggbb", and the 256-colour number for terminals. */
+/* The colours of a kind: "#rrggbb", and the 256-colour number for terminals. */
 const char *sl_report_colour(enum sl_kind kind);
 int sl_report_ansi(enum sl_kind kind);
 

@@ -1,4 +1,4 @@
-/* Tables of a profile: time per kernel, cost per unit. */
+/* Writes the tables of a profile: time per kernel, cost per unit. */
 #include "report/profile.h"
 
 #include "base/json.h"

@@ -8,7 +8,7 @@
 
 enum { STAGE_MAX = 65535 };
 
-/* Keys of a line; key i is bit i of `has`. */
+/* The keys of a line; bit i of `has` says whether key i is present. */
 enum { STEP, SAMPLES, LOSS, NORM, LR, MS, EVAL, ACCURACY, STAGE, BASE, AHEAD, PREDICTED, STALE };
 static const char *const keys[] = {"step", "samples",        "loss",          "grad_norm", "lr",
                                    "ms",   "eval_loss",      "eval_accuracy", "stage",     "base",
@@ -42,7 +42,7 @@ static sl_err take_value(struct sl_json_in *json, struct sl_str key, struct line
     return SL_OK;
 }
 
-/* A required integer of the line. */
+/* Returns a required integer of the line. */
 static sl_err whole(const struct sl_json_in *json, const struct line *line, int key, double max,
                     int64_t *out) {
     double value = line->value[key];
@@ -106,7 +106,7 @@ static sl_err read_lines(const char *file, const char *text, size_t length, stru
          at = stop + 1) {
         struct sl_json_in json;
         sl_json_read(&json, file, at, (size_t)(stop - at));
-        json.start = text; /* errors count lines from the top of the file */
+        json.start = text; /* so that errors count lines from the top of the file */
         SL_TRY(read_line(&json, r));
     }
     return SL_OK;

@@ -16,10 +16,11 @@ struct sl_record_step {
 
 struct sl_record_eval {
     int64_t step;
-    double loss, accuracy; /* accuracy NAN: none */
+    double loss, accuracy; /* accuracy NAN: not measured */
 };
 
-/* A pass of `stage` predicted version base + ahead = step from version `base`. */
+/* A staleness measurement: a pass of `stage` stood for version base + ahead = step, and started
+ * from version `base`. */
 struct sl_record_stale {
     int64_t step, base;
     int stage, ahead;

@@ -1,4 +1,4 @@
-/* The pipeline part of a run's page. */
+/* Writes the pipeline part of a run's page. */
 #include "report/run_pipeline.h"
 
 #include "report/markup.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_MAX = 200 }; /* max rows of a table; a note states how many are left out */
+enum { ROWS_MAX = 200 }; /* most rows of a table; a note states how many are left out */
 
 void sl_report_picture_durations(const struct sl_picture *picture, int64_t (*dur)[SL_KIND_COUNT]) {
     struct sl_arena arena = {0};
@@ -45,7 +45,7 @@ struct part {
     int64_t bytes;
 };
 
-/* Bytes of a seat by plan and pools; sl_sched_worker_bytes is the sum over the seats. */
+/* Splits the bytes of a seat by plan and pools; sl_sched_worker_bytes is the sum over the seats. */
 static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[6]) {
     const struct sl_plan *plan = sched->plan;
     const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
@@ -150,7 +150,8 @@ static double mean_idle(const struct sl_picture *picture) {
     return sum / (picture->lane_count + !picture->lane_count);
 }
 
-/* The busiest worker, the parts of the critical path, the limit of the schedule. */
+/* Explains the step time: the busiest worker, the parts of the critical path, the limit of the
+ * schedule. */
 static void put_why(const struct sl_report_pipeline *p, struct sl_text *out) {
     const struct sl_picture *m = p->measured, *q = p->replayed;
     const struct sl_plan *plan = p->sched->plan;
@@ -189,7 +190,7 @@ static void put_why(const struct sl_report_pipeline *p, struct sl_text *out) {
     sl_text_put(out, "</ul>\n");
 }
 
-/* Mean times of every stage and kind of action: predicted and measured. */
+/* Writes the mean times of every stage and kind of action: predicted and measured. */
 static void put_kinds(const struct sl_report_pipeline *p, struct sl_text *out) {
     const struct sl_plan *plan = p->sched->plan;
     int rows = plan->stage_count < ROWS_MAX ? plan->stage_count : ROWS_MAX;
@@ -232,7 +233,7 @@ static void put_workers(const struct sl_picture *told, const struct sl_picture *
     put_rest(out, was->lane_count, "workers");
 }
 
-/* The prediction to compare with: the forecast, or else the replayed schedule. */
+/* Returns the prediction to compare with: the forecast, or else the replayed schedule. */
 static const struct sl_picture *expected(const struct sl_report_pipeline *p) {
     return p->foretold ? p->foretold : p->replayed;
 }
@@ -266,7 +267,8 @@ static void put_compared(const struct sl_report_pipeline *p, struct sl_text *out
     put_workers(q, m, out);
 }
 
-/* The timeline page in a frame: its script and names stay separate from this page. */
+/* Writes the timeline page in a frame, so that its script and names stay separate from this
+ * page. */
 static void put_timelines(const struct sl_report_pipeline *p, struct sl_text *out) {
     struct sl_picture pictures[SL_REPORT_MAX];
     struct sl_text page = {0};

@@ -1,12 +1,12 @@
-/* Report of a verified schedule: needs of every stage, as a table and as JSON. */
+/* Reports on a verified schedule: the needs of every stage, as a table and as JSON. */
 #include "report/sched.h"
 
 #include "base/json.h"
 #include "sched/deps.h"
 #include "sched/order.h"
 
-/* live: max micro-batches of a seat between F and B or I. delay: max steps by which the weights of
- * its forward passes are stale. */
+/* live: most micro-batches of a seat between F and B or I. delay: most steps by which the weights
+ * of its forward passes are old. */
 static void measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay) {
     int worker = sched->plan->seats[seat].worker, stage = sched->plan->seats[seat].stage;
     int64_t now = 0;
@@ -26,7 +26,7 @@ static void measure(const struct sl_sched *sched, int seat, int64_t *live, int64
         }
 }
 
-/* Of an edge and direction at one of its ends, at most. */
+/* Returns the most message buffers of an edge and direction at one of its ends. */
 static int32_t message_buffers(const struct sl_sched *sched) {
     int32_t max = 0;
     for (int i = 0; i < sched->plan->seat_count; i++)

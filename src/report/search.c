@@ -1,4 +1,4 @@
-/* Report of a search: stages, step time, memory, bound, runners-up, gains of a better machine. */
+/* Reports on a search: stages, step time, memory, bound, runners-up, gains of a better machine. */
 #include "report/search.h"
 
 #include "base/json.h"
@@ -53,7 +53,7 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
     }
 }
 
-/* Of a plan whose workers hold several stages. */
+/* Returns the number of pipelines of a plan whose workers hold several stages. */
 static int pipelines_of(const struct sl_search *s) {
     return s->detail.device_count / s->detail.c.ranks;
 }
@@ -62,7 +62,7 @@ static int stages_per_rank(const struct sl_search *s) {
     return s->plan->seat_count / s->plan->worker_count;
 }
 
-/* Stages with larger micro-batches than the smallest of the plan. */
+/* Writes the stages whose micro-batches are larger than the smallest of the plan. */
 static void put_sizes(const struct sl_search *s, struct sl_text *out) {
     const struct sl_candidate *c = &s->detail.c;
     for (int i = 0; i < c->stage_count; i++)
@@ -72,7 +72,7 @@ static void put_sizes(const struct sl_search *s, struct sl_text *out) {
                            (long long)s->detail.problem->sizes[sl_search_candidate_size(c, i)]);
 }
 
-/* Different cuts may print the same line; such a line is printed once. */
+/* Writes the runners-up. Different cuts may give the same line, which is then printed once. */
 static void put_runners(const struct sl_search *s, struct sl_text *out) {
     enum { SHOWN = 3 };
     const struct sl_search_result *r = &s->result;
@@ -95,7 +95,7 @@ static void put_runners(const struct sl_search *s, struct sl_text *out) {
     }
 }
 
-/* Gain in percent of the step; gains below 0.05 % print as "nothing". */
+/* Writes the gain in percent of the step; a gain below 0.05 % prints as "nothing". */
 static void put_gain(struct sl_text *out, const char *label, const char *change, int64_t now,
                      int64_t then) {
     double gain = then > 0 && then < now ? 100.0 * (double)(now - then) / (double)now : 0;
@@ -145,7 +145,7 @@ static const char *ending(const struct sl_search_result *r) {
     return r->out_of_budget ? "stopped at its budget: this is the best plan so far" : "finished";
 }
 
-/* Of the step in a run, by the profile. */
+/* Returns the interval of the step in a run, according to the profile. */
 static struct sl_forecast_interval interval_of(const struct sl_search *s) {
     int64_t step = s->forecast_ns ? s->forecast_ns : s->result.best.score.sim_ns;
     return sl_search_forecast_interval(s->detail.problem->cost, step, 0);
@@ -201,7 +201,7 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
 
 /* ---- JSON ---- */
 
-/* Durations of the actions in the simulation. */
+/* Writes the durations of the actions in the simulation. */
 static void times_json(const int64_t *dur_ns, struct sl_json_out *json) {
     sl_json_key(json, "action_ns");
     sl_json_open(json, '{');
@@ -239,8 +239,8 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_close(json, '}');
 }
 
-/* Bytes of one process that runs all workers as threads. PIPE_BYTES is the measured overhead of a
- * pipeline: mappings and small allocations. The test e2e.plan_memory checks it. */
+/* Returns the bytes of one process that runs all workers as threads. PIPE_BYTES is the measured
+ * overhead of a pipeline: mappings and small allocations. The test e2e.plan_memory checks it. */
 static int64_t process_bytes(const struct sl_report_search *report) {
     enum { PIPE_BYTES = 5 << 19 };
     const struct sl_search *s = report->search;

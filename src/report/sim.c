@@ -1,8 +1,9 @@
-/* Report of a simulation, as text and as JSON. */
+/* Reports on a simulation, as text and as JSON. */
 #include "base/json.h"
 #include "report/sched.h"
 
-/* A seat's peak is the share of its stage; the peak of the worker must fit into its memory. */
+/* Writes the seats. A seat's peak is the share of its stage; the peak of the worker must fit into
+ * its memory. */
 static void put_seats(const struct sl_report_sim *s, struct sl_json_out *json) {
     const struct sl_plan *plan = s->sched->plan;
     sl_json_key(json, "stages");

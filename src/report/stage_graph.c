@@ -21,7 +21,7 @@ struct place {
 static int x_of(const struct place *p) { return EDGE + p->column * (BOX_W + GAP_X); }
 static int y_of(const struct place *p) { return EDGE + p->row * (BOX_H + GAP_Y); }
 
-/* Column: longest path from a source. Row: order in the plan. */
+/* Places the boxes. Column: longest path from a source. Row: order in the plan. */
 static void place_all(struct sl_arena *arena, const struct sl_plan *plan, struct place *at,
                       int *columns, int *rows) {
     int *filled = SL_NEW(arena, int, plan->stage_count);
@@ -57,7 +57,8 @@ static void put_edges(const struct sl_plan *plan, const struct place *at, struct
     }
 }
 
-/* Block of a node: "h.3" for "h.3.attn", "vision" for "vision.h.0"; at the top level the op. */
+/* Returns the block of a node: "h.3" for "h.3.attn", "vision" for "vision.h.0"; at the top level
+ * the op. */
 static const char *block_of(const struct sl_node *node, int *length) {
     const char *name = *node->scope ? node->scope : node->op->name;
     size_t first = strcspn(name, ".");
@@ -66,7 +67,7 @@ static const char *block_of(const struct sl_node *node, int *length) {
     return name;
 }
 
-/* First, ..., last block of a stage, in up to three lines. */
+/* Writes the first, ..., last block of a stage, in up to three lines. */
 static void put_blocks(const struct sl_stage *stage, const struct sl_graph *graph, int x, int y,
                        struct sl_text *out) {
     const char *seen = NULL, *last = NULL;

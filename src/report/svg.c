@@ -12,7 +12,7 @@ struct svg {
     struct sl_text *out;
     double scale; /* pixels per ns */
     int width, lane;
-    int first_stage; /* of the lane; later stages are paler */
+    int first_stage; /* first stage of the lane; later stages are paler */
 };
 
 static double x_of(const struct svg *s, int64_t time_ns) {

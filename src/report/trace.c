@@ -70,7 +70,7 @@ static void put_bar(const struct sl_picture *p, struct sl_json_out *json, int la
     sl_json_close(json, '}');
 }
 
-/* Reductions that overlap passes: a separate track, shown above them in Perfetto. */
+/* Writes reductions that overlap passes on a separate track, which Perfetto shows above them. */
 static void put_sum(const struct sl_picture *p, struct sl_json_out *json, int lane,
                     const struct sl_bar *bar, int64_t id) {
     struct sl_text name = {0};

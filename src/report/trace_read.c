@@ -1,4 +1,4 @@
-/* Reading a trace file into a picture. Events that sl_report_trace does not write are skipped. */
+/* Reads a trace file into a picture. Events that sl_report_trace does not write are skipped. */
 #include "base/map.h"
 #include "base/vec.h"
 #include "report/picture.h"
@@ -25,7 +25,7 @@ struct reader {
     SL_VEC(const char *) stages;
     struct sl_map names;
     SL_VEC(struct bar_at) bars;
-    SL_VEC(struct sl_arrow) arrows; /* by message number; from < 0: no event yet */
+    SL_VEC(struct sl_arrow) arrows; /* by message number; from < 0: no event of this message yet */
     int64_t lanes;
 };
 
@@ -250,7 +250,7 @@ static sl_err finish(struct reader *r) {
     }
     for (int64_t l = 0; l < r->lanes; l++)
         lane_at[l + 1] += lane_at[l];
-    for (int64_t i = 0; i < r->arrows.count; i++) { /* one end may be missing */
+    for (int64_t i = 0; i < r->arrows.count; i++) { /* one end of a message may be missing */
         struct sl_arrow *a = &r->arrows.at[i];
         a->left_ns = a->left_ns > a->start_ns ? a->left_ns : a->start_ns;
         a->end_ns = a->end_ns > a->left_ns ? a->end_ns : a->left_ns;
@@ -281,7 +281,7 @@ static sl_err read_all(struct reader *r) {
         else
             SL_TRY(skip_value(r));
     }
-    SL_TRY(sl_json_next(&r->json)); /* expect the end */
+    SL_TRY(sl_json_next(&r->json)); /* only the end may follow */
     return finish(r);
 }
 

@@ -1,4 +1,4 @@
-/* The cells of a study: their arguments; checks of a study. */
+/* Makes the arguments of the cells of a study, and checks a study. */
 #include "study/study.h"
 
 #include "base/hash.h"
@@ -114,7 +114,7 @@ struct writer {
     const struct sl_study *study;
     const struct sl_study_how *how;
     int64_t steps;
-    struct sl_text line; /* words, each followed by a 0 byte */
+    struct sl_text line; /* words; a 0 byte follows each */
     int count;
 };
 
@@ -125,7 +125,7 @@ static const char *find_let(const struct sl_study_let *lets, int count, struct s
     return NULL;
 }
 
-/* Replaces {name}, {steps} or {steps/4}; inserted texts are not replaced again. */
+/* Replaces {name}, {steps} or {steps/4}. Nothing is replaced inside an inserted text. */
 static sl_err put_let(struct writer *w, struct sl_str name) {
     const char *text = find_let(w->how->set, w->how->set_count, name);
     if (!text)

@@ -1,9 +1,10 @@
-/* Cost of a study in CPU time, which depends less on the load of the machine than wall time. */
+/* Sums the cost of a study in CPU time, which depends less on the load of the machine than wall
+ * time. */
 #include "study/study.h"
 
 struct cost {
     int64_t runs, known;
-    double cpu_s; /* sum over the known ones */
+    double cpu_s; /* sum over the runs whose time is known */
 };
 
 static struct cost cost_of(const struct sl_study_cell *cells, int64_t count, int task) {
@@ -20,7 +21,7 @@ static struct cost cost_of(const struct sl_study_cell *cells, int64_t count, int
 void sl_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
                        int64_t count, struct sl_text *out) {
     struct cost all = {0};
-    double sum = 0; /* unknown ones count as the mean of their task */
+    double sum = 0; /* a run whose time is unknown counts as the mean of its task */
     for (int t = 0; t < study->task_count; t++) {
         struct cost cost = cost_of(cells, count, t);
         if (!cost.known)

@@ -1,11 +1,11 @@
-/* A cell as a job, and the simulated time of its steps. */
+/* Turns a cell into a job, and simulates the time of its steps. */
 #include "base/vec.h"
 #include "job/sim.h"
 #include "study/run.h"
 
 #include <string.h>
 
-/* Options of 'sluice train' whose field has another name. */
+/* Options of 'sluice train' whose field in a job has another name. */
 static const struct { const char *option, *key; } renamed[] = {{"set", "sizes"}};
 
 static const char *key_of(struct sl_arena *arena, const char *option) {
@@ -35,7 +35,8 @@ static sl_err set_fields(struct sl_arena *arena, const char *const *words, int c
             value = equals + 1;
         else if (!field || field->kind != SL_JOB_FLAG)
             value = i + 1 < count ? words[++i] : "";
-        if (strcmp(option, "models") != 0) /* a search path of the program, not of the job */
+        /* "models" is a search path of the program, not of the job */
+        if (strcmp(option, "models") != 0)
             SL_TRY(sl_job_set(job, key, value));
     }
     return SL_OK;
@@ -68,7 +69,7 @@ static sl_err simulate(struct sl_arena *arena, const struct sl_study_task *task,
                   .dag = task->graph,
                   .schedule = *job->schedule ? job->schedule : "1f1b",
                   .policy = job->policy,
-                  .costs = "F=1000,B=2000", /* ns of a micro-batch */
+                  .costs = "F=1000,B=2000", /* durations of passes per micro-batch, in ns */
                   .micros = job->micro,
                   .iters = SIMULATED_STEPS,
                   .global_step = sl_job_is_global(job, NULL),

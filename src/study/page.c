@@ -1,4 +1,4 @@
-/* The table of a study as Markdown and as a page. */
+/* Writes the table of a study as Markdown and as a page. */
 #include "study/study.h"
 
 #include "report/chart.h"
@@ -117,7 +117,7 @@ void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out)
 
 /* ---- the page ---- */
 
-/* Mean, minimum and maximum over seeds, by evaluation. */
+/* Computes mean, minimum and maximum over the seeds, per evaluation. */
 static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *row,
                           struct sl_chart_point *at) {
     int64_t count = row->cells[0]->record->eval_count;
@@ -138,8 +138,9 @@ static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *r
     return count;
 }
 
-/* Shows losses from the minimum to the first mode's loss after a quarter of its steps, or to the
- * last loss of the worst mode that did not diverge. Early losses would flatten the rest. */
+/* Sets the range of losses that a chart shows: from the minimum to the first mode's loss after a
+ * quarter of its steps, or to the last loss of the worst mode that did not diverge. Early losses
+ * would make the curves look flat. */
 static void zoom(struct sl_chart *chart) {
     const struct sl_chart_curve *first = &chart->curves[0];
     double low = INFINITY;

@@ -1,4 +1,4 @@
-/* The runs of a study as processes. */
+/* Runs the cells of a study as processes. */
 #define _GNU_SOURCE
 #include "study/pool.h"
 
@@ -32,7 +32,7 @@ struct run {
     const char *what;
     struct job jobs[JOBS_MAX];
     int alive;
-    int64_t spent_ns; /* sum over the runs that ended */
+    int64_t spent_ns; /* time of all runs that have ended */
 };
 
 static bool stop_requested(const struct sl_study_pool *p) { return p->stop && *p->stop; }
@@ -52,13 +52,13 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* One study at a time per directory. Runs inherit the lock: runs of a killed study end before the
- * next study begins. */
+/* Locks the directory: one study at a time. Runs inherit the lock, so runs of a killed study end
+ * before the next study begins. */
 static sl_err lock(struct sl_study_pool *p) {
     const char *path = sl_arena_printf(p->arena, "%s/lock", p->out);
     if (p->locked)
         return SL_OK;
-    int fd = open(path, O_RDWR | O_CREAT, 0666); /* stays open to the end */
+    int fd = open(path, O_RDWR | O_CREAT, 0666); /* stays open to the end of the process */
     if (fd < 0)
         return sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -70,7 +70,7 @@ static sl_err lock(struct sl_study_pool *p) {
     return SL_OK;
 }
 
-/* CPU time of a run. */
+/* Returns the file with the CPU time of a run. */
 static const char *cost_file(const struct sl_study_pool *p, const char *dir) {
     return sl_arena_printf(p->arena, "%s/cpu_s", dir);
 }
@@ -121,8 +121,8 @@ static const char *dir_of(const struct sl_study_pool *p, const char *name) {
 
 /* ---- one run ---- */
 
-/* With more threads than cores, each run stays on one core: its threads then hand over to each
- * other instead of competing with other runs. Results do not depend on it. */
+/* Starts a run. If there are more threads than cores, each run stays on one core: its threads then
+ * run in turn instead of competing with other runs. Results do not depend on it. */
 static sl_err start(struct run *r, int slot, int64_t at, const char *const *words, int count,
                     const char *dir) {
     const struct sl_study_pool *p = r->pool;
@@ -252,7 +252,7 @@ static sl_err watch(struct run *r) {
             return SL_OK;
         int status;
         struct rusage used;
-        pid_t pid = wait4(-1, &status, 0, &used); /* a signal interrupts it */
+        pid_t pid = wait4(-1, &status, 0, &used); /* a signal interrupts the wait */
         for (int i = 0; pid > 0 && i < r->pool->jobs; i++)
             if (r->jobs[i].pid == pid)
                 SL_TRY(finish(r, i, status, &used));
@@ -261,7 +261,7 @@ static sl_err watch(struct run *r) {
 
 sl_err sl_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells, int64_t count,
                          const char *what) {
-    static struct run r; /* large */
+    static struct run r; /* static, because it is large */
     r = (struct run){.pool = pool, .cells = cells, .count = count, .what = what};
     if (pool->jobs > JOBS_MAX)
         pool->jobs = JOBS_MAX;

@@ -1,4 +1,4 @@
-/* Running a study: which cells, in which order. */
+/* Runs a study: decides which cells run, in which order. */
 #include "study/run.h"
 
 #include "base/par.h"
@@ -15,7 +15,7 @@ static bool chosen(const char *only, const char *name) {
 
 /* ---- tuning ---- */
 
-/* Cells of one tuning seed, for the rates that the seeds before have not ruled out. */
+/* Lists the cells of one tuning seed, for the rates that earlier seeds have not ruled out. */
 static void list_tuning(struct sl_study_run *run, int64_t seed) {
     const struct sl_study *s = run->pool.study;
     int64_t known = run->tuning.count;
@@ -32,7 +32,7 @@ static void list_tuning(struct sl_study_run *run, int64_t seed) {
             }
 }
 
-/* One seed after another: rates far behind the best get no further seeds. */
+/* Tunes one seed after another: rates far behind the best get no further seeds. */
 static sl_err tune(struct sl_study_run *run, bool execute) {
     const struct sl_study *s = run->pool.study;
     for (int k = 0; k < s->tune_seed_count && run->tune; k++) {
@@ -47,7 +47,7 @@ static sl_err tune(struct sl_study_run *run, bool execute) {
 
 /* ---- cells ---- */
 
-/* Seeds outermost, so that a time limit leaves whole seeds. */
+/* Lists all cells. Seeds are the outermost loop, so that a time limit leaves whole seeds. */
 static sl_err list_cells(struct sl_study_run *run) {
     const struct sl_study *s = run->pool.study;
     int64_t seeds = run->seeds ? run->seeds : s->seed_count;
@@ -70,7 +70,7 @@ static sl_err list_cells(struct sl_study_run *run) {
                : sl_fail(SL_ERR_USAGE, "`tasks`: the study has none of '%s'", run->tasks);
 }
 
-/* Is it one of the seeds that all modes have? */
+/* Is it one of the seeds that all modes run? */
 static bool is_few(const struct sl_study *s, int64_t seed) {
     for (int i = 0; i < s->few; i++)
         if (s->seeds[i] == seed)
@@ -78,15 +78,16 @@ static bool is_few(const struct sl_study *s, int64_t seed) {
     return false;
 }
 
-/* One run at a time, every worker on its own core. Seeds outermost: modes take turns, so that a
- * drift of the machine's speed affects all of them alike. */
+/* Runs timed cells one at a time, every worker on its own core. Seeds are the outermost loop, so
+ * modes take turns and a drift of the machine's speed affects all of them. */
 static sl_err run_timed(struct sl_study_run *run) {
     struct sl_study_pool *p = &run->pool;
     SL_VEC(struct sl_study_cell) timed = {0};
     for (int64_t i = 0; i < run->cells.count && is_few(p->study, run->cells.at[i].seed); i++) {
         struct sl_study_cell cell = run->cells.at[i];
         cell.kind = SL_CELL_TIME;
-        cell.rate = p->study->tasks[cell.task].rates[0]; /* the rate does not change the time */
+        /* any rate will do, because it does not change the time */
+        cell.rate = p->study->tasks[cell.task].rates[0];
         cell.record = NULL;
         SL_PUSH(&timed, cell);
     }
@@ -121,7 +122,7 @@ sl_err sl_study_list(struct sl_study_run *run) {
 sl_err sl_study_execute(struct sl_study_run *run) {
     struct sl_study_pool *p = &run->pool;
     double *times = SL_NEW(p->arena, double, p->study->task_count * p->study->mode_count);
-    if (p->how.time_steps && p->limit_ns != 0) /* 0: no run starts */
+    if (p->how.time_steps && p->limit_ns != 0) /* with a limit of 0 no run starts */
         SL_TRY(check_cores(run));
     SL_TRY(sl_study_step_times(p->study, &p->how, times));
     SL_TRY(tune(run, true));

@@ -11,10 +11,10 @@
 
 struct sl_study_run {
     struct sl_study_pool pool;
-    const char *tasks; /* "a,b": only these; NULL: all */
-    int64_t seeds;     /* only the first so many; 0: all */
-    bool tune;         /* find the best rate of each mode first; else use the task's first rate */
-    /* results */
+    const char *tasks; /* "a,b": run only these; NULL: all */
+    int64_t seeds;     /* run only this many seeds; 0: all */
+    bool tune;         /* first find the best rate of each mode; false: use the task's first rate */
+    /* results: */
     SL_VEC(struct sl_study_cell) tuning, cells;
     struct sl_study_table table;
 };
@@ -25,20 +25,20 @@ SL_MUST_CHECK sl_err sl_study_list(struct sl_study_run *run);
 SL_MUST_CHECK sl_err sl_study_execute(struct sl_study_run *run);
 void sl_study_run_free(struct sl_study_run *run);
 
-/* Table, tuning, CPU times and missing runs as Markdown; rows as JSON. The page is
- * sl_study_put_page. */
+/* Appends table, tuning, CPU times and missing runs as Markdown; or the rows as JSON. For the page
+ * call sl_study_put_page. */
 void sl_study_put_markdown(const struct sl_study_run *run, struct sl_text *out);
 void sl_study_put_json(const struct sl_study_table *table, struct sl_text *out);
 
 /* Writes OUT/study.md and OUT/study.html; appends the table to `markdown`. */
 SL_MUST_CHECK sl_err sl_study_write_results(const struct sl_study_run *run,
                                             struct sl_text *markdown);
-/* Directory of a study: the name of its file without directory and ending. */
+/* Returns the directory of a study: the name of its file without directory and ending. */
 const char *sl_study_default_out(struct sl_arena *arena, const char *file);
 
-/* Simulated time of a step of each task in each mode, [task][mode], with equal stages, B = 2F and
- * free messages; 0 if it cannot be simulated. SL_ERR_USAGE or SL_ERR_INPUT if the options of a mode
- * or task are wrong. */
+/* Simulates the time of a step of each task in each mode, [task][mode], with equal stages, B = 2F
+ * and free messages; 0 if it cannot be simulated. SL_ERR_USAGE or SL_ERR_INPUT if the options of a
+ * mode or task are wrong. */
 SL_MUST_CHECK sl_err sl_study_step_times(const struct sl_study *study,
                                          const struct sl_study_how *how, double *out);
 

@@ -1,11 +1,12 @@
-/* From cells to rows: means, differences paired by seed, time to the target. */
+/* Turns cells into rows: means, differences paired by seed, time to the target. */
 #include "study/study.h"
 
 #include "base/vec.h"
 
 #include <math.h>
 
-/* 97.5 % quantile of Student's t by degrees of freedom; beyond the table, accurate to 0.1 %. */
+/* Returns the 97.5 % quantile of Student's t for a number of degrees of freedom; beyond the table
+ * it is accurate to 0.1 %. */
 static double student(int freedom) {
     static const double table[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                    2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -28,7 +29,8 @@ struct sl_interval sl_study_interval_of(const double *values, int count) {
                                 student(count - 1) * sqrt(square / (count - 1)) / sqrt(count)};
 }
 
-/* A loss that is not finite counts as infinite: the run diverged, and no mean may hide it. */
+/* Returns a loss. One that is not finite counts as infinite: the run diverged, and no mean may hide
+ * that. */
 static double loss_at(const struct sl_record *r, int64_t i) {
     return isfinite(r->evals[i].loss) ? r->evals[i].loss : (double)INFINITY;
 }
@@ -44,8 +46,8 @@ static double best_of(const struct sl_study_cell *c) {
     return best;
 }
 
-/* Steps until the validation loss reaches the target, interpolated linearly between evaluations;
- * NAN: never. */
+/* Returns the steps until the validation loss reaches the target, interpolated linearly between
+ * evaluations; NAN: never. */
 static double crossing(const struct sl_record *r, double target) {
     for (int64_t i = 0; i < r->eval_count; i++) {
         double y = loss_at(r, i), before = i ? loss_at(r, i - 1) : y;
@@ -78,8 +80,8 @@ static const struct sl_study_cell *find(const struct maker *m, enum sl_study_kin
     return NULL;
 }
 
-/* Milliseconds per sample of a timed run, without its first tenth, which has one-time costs: first
- * use of memory, filling the pipeline. */
+/* Returns the milliseconds per sample of a timed run, without its first tenth, which has one-time
+ * costs: first use of memory, filling the pipeline. */
 static double time_sample(const struct sl_record *r) {
     double total = 0, samples = 0;
     for (int64_t k = r->step_count / 10; k < r->step_count; k++) {
@@ -89,7 +91,8 @@ static double time_sample(const struct sl_record *r) {
     return samples > 0 ? total / samples : (double)NAN;
 }
 
-/* Milliseconds per step of the task: the fastest run, because disturbances only add time. */
+/* Returns the milliseconds per step of the task, from the fastest run, because disturbances only
+ * add time. */
 static double time_step(const struct maker *m, int task, int mode) {
     double best = (double)NAN;
     for (int i = 0; i < m->study->seed_count; i++) {
@@ -99,7 +102,7 @@ static double time_step(const struct maker *m, int task, int mode) {
     return best * (double)m->study->tasks[task].batch;
 }
 
-/* Losses, paired with those of `against`; false: no common seed. */
+/* Compares losses with those of `against`, paired by seed; false: there is no common seed. */
 static bool compare(const struct maker *m, struct sl_study_row *row) {
     const struct sl_study *s = m->study;
     double last[SL_STUDY_MAX], best[SL_STUDY_MAX];
@@ -127,7 +130,7 @@ static bool compare(const struct maker *m, struct sl_study_row *row) {
     return row->seeds > 0;
 }
 
-/* Mean steps of the task (`batch` samples each) to the target. */
+/* Returns the mean number of steps of the task (`batch` samples each) to the target. */
 static double reach(const struct sl_study *s, double target,
                     const struct sl_study_cell *const *cells, int count) {
     double sum = 0;
@@ -139,7 +142,7 @@ static double reach(const struct sl_study *s, double target,
     return sum / count;
 }
 
-/* Time to the target, relative to the runs of `against` with the same seeds. */
+/* Computes the time to the target, relative to the runs of `against` with the same seeds. */
 static void compare_times(const struct maker *m, const double *step_time,
                           struct sl_study_row *row) {
     const struct sl_study *s = m->study;
@@ -192,7 +195,7 @@ enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
         if (r->last_diff.mean + r->last_diff.half <= claim->within)
             return SL_CLAIM_HOLDS;
         if (!(r->last_diff.mean - r->last_diff.half <= claim->within))
-            return SL_CLAIM_FAILS; /* a diverged run fails too */
+            return SL_CLAIM_FAILS; /* a diverged run counts as failed too */
         return SL_CLAIM_UNDECIDED;
     }
     return SL_CLAIM_UNKNOWN;

@@ -53,7 +53,7 @@ static sl_err take_string(struct reader *r, const char *what, const char **out) 
     return SL_OK;
 }
 
-/* Consumes the word if it is the next token. */
+/* Skips the word if it is the next token; *there says whether it was. */
 static sl_err take_word(struct reader *r, const char *word, bool *there) {
     *there = sl_lex_is_name(&r->lex, word);
     return *there ? sl_lex_next(&r->lex) : SL_OK;
@@ -166,7 +166,7 @@ static sl_err find_mode(struct reader *r, int *out) {
     return sl_lex_fail_at(&r->lex, pos, "no mode is called '%s'", name);
 }
 
-/* The rates, then the modes: those named, or all modes above. */
+/* Reads the rates, then the modes: those named, or all modes above. */
 static sl_err take_lists(struct reader *r, struct sl_study_task *task) {
     double rates[SL_STUDY_MAX];
     int modes[SL_STUDY_MAX];

@@ -1,4 +1,4 @@
-/* Tuning: rates to drop, the best rate, the table of mean losses. */
+/* Tuning: finds rates to drop and the best rate, and writes the table of mean losses. */
 #include "study/study.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ struct view {
     int64_t count;
 };
 
-/* Result of one rate. */
+/* The result of one rate. */
 struct tuned {
     double loss; /* mean of the last losses; NAN: not run; INFINITY: a run diverged */
     int seeds;
@@ -30,7 +30,7 @@ static struct tuned tuned_at(const struct view *v, int task, int mode, double ra
     return (struct tuned){count ? sum / count : (double)NAN, count};
 }
 
-/* The best rate of a mode, among those with the most seeds. */
+/* Returns the best rate of a mode among those with the most seeds. */
 static struct tuned best_of(const struct view *v, int task, int mode, double *rate) {
     const struct sl_study_task *t = &v->study->tasks[task];
     struct tuned best = {.loss = (double)NAN};
