@@ -7,8 +7,8 @@
 
 enum { SL_COLD_MAX_NS = 1000000000 };
 
-/* Extra time of F, and of B or I. A wait of at least `after_ns` costs all of it, a shorter one its
- * share (rounded down). All values from 0 to SL_COLD_MAX_NS; after_ns 0: no extra time. */
+/* The extra time of F, and of B or I. A wait of at least `after_ns` costs all of it, a shorter wait
+ * its share (rounded down). All values are in [0, SL_COLD_MAX_NS]; after_ns 0: no extra time. */
 struct sl_cold {
     int64_t f_ns, b_ns, after_ns;
 };

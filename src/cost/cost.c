@@ -1,4 +1,4 @@
-/* The cost table: freezing, checking, lookup; signatures of units. */
+/* The cost table: freezing, checking, lookup. Also computes signatures of units. */
 #include "cost/cost.h"
 
 #include "base/hash.h"
@@ -120,7 +120,7 @@ bool sl_cost_find(const struct sl_cost *c, uint64_t signature, int64_t micro,
     if (first == high)
         return false;
     *out = c->rows[first];
-    if (high - first == 1) { /* one size: proportional */
+    if (high - first == 1) { /* only one size was measured: time is proportional */
         double share = (double)micro / (double)out->micro;
         out->f = (int64_t)llround((double)out->f * share);
         out->i = (int64_t)llround((double)out->i * share);

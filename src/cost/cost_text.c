@@ -24,7 +24,7 @@ struct reader {
     struct sl_arena *arena;
     struct sl_cost draft;
     SL_VEC(struct sl_cost_row) rows;
-    SL_VEC(int32_t) tempo; /* of all workers */
+    SL_VEC(int32_t) tempo; /* tempo of all workers, one after the other */
 };
 
 static sl_err take_word(struct reader *r, const char *word) {
@@ -41,7 +41,7 @@ static sl_err take_text(struct reader *r, const char *what, const char **out) {
     return SL_OK;
 }
 
-/* word INT */
+/* Reads "word INT". */
 static sl_err take_field(struct reader *r, const char *word, int64_t *out) {
     SL_TRY(take_word(r, word));
     return sl_lex_take_int(&r->lex, word, out);
@@ -106,7 +106,7 @@ static sl_err read_cold(void *reader) {
     return take_field(r, "after", &r->draft.cold.after_ns);
 }
 
-/* One line per worker, all of the same length. */
+/* Reads one tempo line per worker; all have the same length. */
 static sl_err read_tempo(void *reader) {
     struct reader *r = reader;
     struct sl_tempo *tempo = &r->draft.tempo;
@@ -127,7 +127,8 @@ static sl_err read_tempo(void *reader) {
     return SL_OK;
 }
 
-/* Sixteen hexadecimal digits in quotes, so that the lexer need not know them. */
+/* Reads a unit. Its signature is sixteen hexadecimal digits in quotes, so that the lexer need not
+ * know hexadecimal numbers. */
 static sl_err read_unit(void *reader) {
     struct reader *r = reader;
     struct sl_cost_row row = {0};

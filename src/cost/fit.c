@@ -1,4 +1,4 @@
-/* Levenberg-Marquardt on a few unknowns (fit.h). */
+/* Levenberg-Marquardt for a few unknowns (fit.h). */
 #include "cost/fit.h"
 
 #include "base/arena.h"
@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double difference = 0.02; /* of a logarithm: larger than the kinks of max() */
+/* change of a logarithm in numeric derivatives; larger than the kinks of max() */
+static const double difference = 0.02;
 
 struct work {
     const struct sl_fit *fit;
@@ -45,7 +46,7 @@ static sl_err differentiate(struct work *w, const double *x) {
     return SL_OK;
 }
 
-/* Gauss with pivots. False: singular. */
+/* Solves linear equations by Gauss elimination with pivots. False: the matrix is singular. */
 static bool solve(int n, double a[SL_FIT_MAX][SL_FIT_MAX + 1], double *x) {
     for (int k = 0; k < n; k++) {
         int best = k;
@@ -71,7 +72,7 @@ static bool solve(int n, double a[SL_FIT_MAX][SL_FIT_MAX + 1], double *x) {
     return true;
 }
 
-/* One step from the weighted normal equations; weights of the robust loss. */
+/* Computes one step from the normal equations, with the weights of the robust loss. */
 static bool propose(const struct work *w, const double *x, double damping, double *out) {
     int n = w->fit->count;
     double a[SL_FIT_MAX][SL_FIT_MAX + 1] = {{0}}, step[SL_FIT_MAX], s = w->fit->scale;
@@ -87,7 +88,7 @@ static bool propose(const struct work *w, const double *x, double damping, doubl
         }
     }
     for (int k = 0; k < n; k++)
-        a[k][k] += damping * a[k][k] + 1e-6; /* an unknown without effect stays */
+        a[k][k] += damping * a[k][k] + 1e-6; /* so that an unknown without effect does not change */
     if (!solve(n, a, step))
         return false;
     for (int k = 0; k < n; k++)

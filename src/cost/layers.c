@@ -1,4 +1,4 @@
-/* Imported planning problems: checking and freezing. */
+/* Imported planning problems: checks and freezes them. */
 #include "cost/layers.h"
 
 #include "base/sort.h"
@@ -34,7 +34,7 @@ static int compare_keyed(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* The later of two equal entries, or -1. */
+/* Returns the later of two equal entries, or -1. */
 static int find_twice(struct keyed *keys, int count) {
     sl_sort(keys, count, sizeof *keys, compare_keyed);
     for (int i = 1; i < count; i++)
@@ -83,7 +83,7 @@ static sl_err check_ids(const struct check *check, struct keyed *keys) {
     return twice < 0 ? SL_OK : fail_at(check, twice, -1, "the same id twice");
 }
 
-/* in and out lists of all layers in two arrays. */
+/* Fills the in and out lists of all layers, in two arrays. */
 void sl_cost_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
                          const struct sl_layer_edge *edges, int edge_count) {
     int *in = SL_NEW(arena, int, edge_count + 1), *out = SL_NEW(arena, int, edge_count + 1);
@@ -106,7 +106,8 @@ void sl_cost_layers_link(struct sl_arena *arena, struct sl_layer *layers, int co
     }
 }
 
-/* Kahn's order with a heap of positions: the earliest ready layer comes first. */
+/* A heap of positions for Kahn's algorithm: the ready layer that is first in the file comes
+ * first. */
 static void heap_push(int *heap, int *count, int value) {
     int i = (*count)++;
     for (; i > 0 && heap[(i - 1) / 2] > value; i = (i - 1) / 2)
@@ -128,7 +129,7 @@ static int heap_pop(int *heap, int *count) {
     return top;
 }
 
-/* Returns the number of ordered layers; fewer than all: a cycle. */
+/* Orders the layers. Returns how many it ordered; fewer than all: there is a cycle. */
 static int order_layers(struct sl_arena *arena, const struct sl_layers *layers, int *order) {
     int *waits = SL_NEW(arena, int, layers->count + 1), *heap = SL_NEW(arena, int, layers->count);
     int ready = 0, done = 0;

@@ -29,39 +29,40 @@ enum {
 
 struct sl_layer_option {
     const char *name;        /* "vanilla", "activation recomp" */
-    int tensor;              /* degree of tensor parallelism: devices */
-    double time;             /* forward and backward of one micro-batch, per device */
-    double params_bytes;     /* all-reduced over replicas */
+    int tensor;              /* degree of tensor parallelism: number of devices */
+    double time;             /* time of forward and backward of one micro-batch, per device */
+    double params_bytes;     /* bytes of parameters, which are all-reduced over replicas */
     double micro_bytes;      /* memory per micro-batch in flight */
-    double fixed_bytes;      /* memory independent of micro-batches */
-    const double *in_bytes;  /* [in_count] extra traffic */
-    const double *out_bytes; /* [out_count] */
+    double fixed_bytes;      /* memory that does not depend on micro-batches */
+    const double *in_bytes;  /* [in_count] extra traffic of each in-edge */
+    const double *out_bytes; /* [out_count] extra traffic of each out-edge */
 };
 
 struct sl_layer {
-    int64_t id;               /* as in the file */
-    const char *name;         /* NULL: none */
+    int64_t id;               /* number of the layer in the file */
+    const char *name;         /* NULL: the file has no name */
     double forward, backward; /* time on an accelerator */
     double cpu;               /* time on a CPU (dnn-partitioning) */
-    double output_bytes;      /* of its output (pipedream) */
+    double output_bytes;      /* bytes of its output (pipedream) */
     double params_bytes;
     double size_bytes; /* memory it occupies (dnn-partitioning) */
     int64_t color;     /* layers of one colour stay together; negative: none */
     bool is_backward;  /* a layer of the backward pass */
     bool cpu_only;
-    const struct sl_layer_option *options; /* by ascending tensor */
+    const struct sl_layer_option *options; /* sorted by ascending `tensor` */
     int option_count;
-    /* derived */
-    const int *in, *out; /* edges, ascending */
+    /* derived fields: */
+    const int *in, *out; /* numbers of its edges, ascending */
     int in_count, out_count;
 };
 
 struct sl_layer_edge {
     int from, to;
-    double cost; /* bytes (piper) or time (dnn-partitioning); 0 where layers carry it (pipedream) */
+    /* bytes (piper) or time (dnn-partitioning); 0 if layers have the cost (pipedream) */
+    double cost;
 };
 
-/* The machine as given in the file; 0: not given. */
+/* The machine that the file gives; 0: not given. */
 struct sl_layers_machine {
     int64_t devices, cpus, micro;
     double memory_bytes, bandwidth;
@@ -69,31 +70,34 @@ struct sl_layers_machine {
 
 struct sl_layers {
     const char *format;    /* selects the cost model: sl_peers_cost_model_of */
-    const char *id_prefix; /* "node" where ids are written node12; else "" */
+    const char *id_prefix; /* "node" if the file writes ids as node12; else "" */
     const struct sl_layer *at;
     int count;
     const struct sl_layer_edge *edges;
     int edge_count;
     struct sl_layers_machine machine;
-    const int *order; /* [count] topological: smallest position in the file first among the ready */
+    /* [count] topological order; of the ready layers, the one that is first in the file comes
+     * first */
+    const int *order;
 };
 
 /* Checks the draft (ids and edges unique, ends within range, no cycle, times and sizes finite and
- * not negative) and freezes a copy. Options point to in_bytes and out_bytes in file order of the
- * draft's edges. SL_ERR_INPUT names the layer; `place` (may be NULL) adds its position. */
+ * not negative) and freezes a copy. in_bytes and out_bytes of options have the order of the draft's
+ * edges. SL_ERR_INPUT names the layer; `place` (may be NULL) adds its position. */
 struct sl_layers_place {
-    sl_err (*fail)(const void *ctx, int layer, int edge, const char *text); /* one of them is -1 */
+    /* layer or edge; the other is -1 */
+    sl_err (*fail)(const void *ctx, int layer, int edge, const char *text);
     const void *ctx;
 };
 SL_MUST_CHECK sl_err sl_cost_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
                                           const struct sl_layers_place *place,
                                           const struct sl_layers **out);
 
-/* Sets in[] and out[] of every layer, for importers that need them before the object is frozen. */
+/* Sets in[] and out[] of every layer, for importers that need them before the problem is frozen. */
 void sl_cost_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
                          const struct sl_layer_edge *edges, int edge_count);
 
-/* A few lines of text, or one JSON object. */
+/* Append a few lines of text, or one JSON object. */
 void sl_cost_layers_summary(const struct sl_layers *layers, struct sl_text *out);
 void sl_cost_layers_summary_json(const struct sl_layers *layers, struct sl_text *out);
 

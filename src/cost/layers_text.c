@@ -4,7 +4,8 @@
 
 struct sums {
     double forward, backward, cpu, output_bytes, params_bytes, size_bytes;
-    double option_time, option_params, option_micro, option_fixed; /* first option, tensor 1 */
+    /* of the first option with tensor 1 */
+    double option_time, option_params, option_micro, option_fixed;
     int64_t options;
     int tensor_max, backward_layers, inputs, outputs;
 };

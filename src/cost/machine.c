@@ -1,4 +1,5 @@
-/* Freezing a machine: copy, check, number the devices; the link between two of them. */
+/* Freezes a machine: copies, checks, numbers the devices. Also finds the link between two
+ * devices. */
 #include "cost/machine.h"
 
 #include "base/vec.h"

@@ -1,5 +1,6 @@
-/* Built-in machines: published test beds and common nodes, from data sheets. `efficiency` is the
- * share of the peak that large products reach on that kind of device; a profile replaces it. */
+/* Built-in machines: published test beds and common nodes, with numbers from data sheets.
+ * `efficiency` is the share of the peak that large products reach on that kind of device; a
+ * profile replaces it. */
 #include "cost/machine.h"
 
 #include "base/vec.h"
@@ -95,7 +96,7 @@ sl_err sl_cost_machine_open(struct sl_arena *arena, const char *name,
                    near ? "'?" : "");
 }
 
-/* ---- the one-liner ---- */
+/* ---- descriptions in one line ---- */
 
 struct spec {
     int64_t hosts, devices, memory;

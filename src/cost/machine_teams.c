@@ -2,8 +2,8 @@
  *
  *     host  [v v v v v v v v]   t = 4:   [team team]       t = 16: two hosts are one team
  *
- * All t members send at once. Links between pairs or ports of devices carry each member's messages on
- * wires of its own; a bus, and the ports of hosts, are shared by the members of a host. */
+ * All t members send at once. On links with a wire per pair or per port, each member has its own
+ * wires; the members of a host share a bus and the ports of the host. */
 #include "cost/machine.h"
 
 #include "base/vec.h"
@@ -17,7 +17,7 @@ static int devices_of(const struct sl_host *host) {
     return count;
 }
 
-/* The link inside of a host between teams, or of a level between hosts. */
+/* Makes the link between teams: inside a host, or on a level between hosts. */
 static int team_link(struct sl_arena *arena, struct sl_machine *m, struct sl_link *links, int link,
                      bool inside, int members) {
     if (inside && m->links[link].sharing != SL_LINK_BUS)
@@ -30,7 +30,7 @@ static int team_link(struct sl_arena *arena, struct sl_machine *m, struct sl_lin
     return m->link_count++;
 }
 
-/* t divides the devices of every kind in each host. */
+/* Makes teams if t divides the number of devices of every kind in each host. */
 static sl_err split_hosts(struct sl_arena *arena, const struct sl_machine *machine, int t,
                           struct sl_machine *m, struct sl_link *links) {
     struct sl_host *hosts =
@@ -58,7 +58,7 @@ static sl_err split_hosts(struct sl_arena *arena, const struct sl_machine *machi
     return SL_OK;
 }
 
-/* A team fills several equal hosts. */
+/* Makes teams that fill several equal hosts. */
 static sl_err join_hosts(struct sl_arena *arena, const struct sl_machine *machine, int t,
                          struct sl_machine *m) {
     int each = devices_of(&machine->hosts[0]), kept = 0;
@@ -93,7 +93,7 @@ static sl_err join_hosts(struct sl_arena *arena, const struct sl_machine *machin
     return SL_OK;
 }
 
-/* The slower of the two constants of sums, if the link has them. */
+/* Takes the slower of the two constants of sums, if the link has them. */
 static void add_sums(struct sl_team_link *team, const struct sl_link *link, int sharers) {
     double rate = link->sum_bandwidth / sharers;
     if (rate > 0 && (team->sum_bandwidth == 0 || rate < team->sum_bandwidth))
@@ -118,7 +118,7 @@ sl_err sl_cost_machine_teams(struct sl_arena *arena, const struct sl_machine *ma
     }
     SL_TRY(t <= each ? split_hosts(arena, machine, t, &m, links)
                      : join_hosts(arena, machine, t, &m));
-    /* A ring inside of the team, of the slowest host. Of a bus all members share the wire. */
+    /* A ring inside the team; the slowest host counts. All members share the wire of a bus. */
     for (int h = 0; h < machine->host_count; h++) {
         const struct sl_link *link = &machine->links[machine->hosts[h].link];
         double rate = link->bandwidth / (link->sharing == SL_LINK_BUS ? members : 1);

@@ -59,7 +59,7 @@ static sl_err read_machine(void *reader) {
     return SL_OK;
 }
 
-/* The optional fields of a kind but its peaks; *known: it was one of them. */
+/* Reads an optional field of a kind other than its peaks; *known: the word was such a field. */
 static sl_err take_kind_field(struct reader *r, struct sl_cost_device_kind *kind, bool *known) {
     const struct {
         const char *word;

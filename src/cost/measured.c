@@ -1,4 +1,5 @@
-/* Reading tables of measured steps and all-reduces: comma-separated, the first line names the columns. */
+/* Reads tables of measured steps and all-reduces: values are separated by commas, and the first
+ * line names the columns. */
 #include "cost/measured.h"
 
 #include "base/text.h"
@@ -13,7 +14,7 @@ enum { COLUMNS_MAX = 64, CELL_MAX = 64 };
 struct table {
     const char *file, *at, *end;
     int line;
-    struct sl_str cells[COLUMNS_MAX]; /* of the current line */
+    struct sl_str cells[COLUMNS_MAX]; /* cells of the current line */
     int count;
 };
 
@@ -21,7 +22,7 @@ static sl_err bad(const struct table *t, const char *what) {
     return sl_fail(SL_ERR_INPUT, "%s:%d: %s", t->file, t->line, what);
 }
 
-/* The next line that is not empty; t->count 0: the end. */
+/* Reads the next line that is not empty; t->count 0: there are no more. */
 static sl_err next_line(struct table *t) {
     for (t->count = 0; t->at < t->end && !t->count;) {
         const char *stop = memchr(t->at, '\n', (size_t)(t->end - t->at));

@@ -1,4 +1,4 @@
-/* Tables of steps and all-reduces that others measured.
+/* Tables of steps and all-reduces from other sources.
  *
  *     # GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,
  *         tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)
@@ -25,7 +25,7 @@ struct sl_measured_sum {
     double bytes, seconds;
 };
 
-/* SL_ERR_INPUT with file:line. */
+/* SL_ERR_INPUT with file:line if the table is wrong. */
 SL_MUST_CHECK sl_err sl_cost_measured_steps(struct sl_arena *arena, const char *file,
                                             const char *text, size_t length,
                                             const struct sl_measured_step **out, int *count);

@@ -1,4 +1,4 @@
-/* Bytes by offset, from a file or from memory; gzip. */
+/* Reads bytes by offset, from a file or from memory; decompresses gzip. */
 #include "data/blob.h"
 
 #include "base/map.h"
@@ -85,7 +85,7 @@ void sl_data_blob_close(struct sl_blob *blob) {
     *blob = (struct sl_blob){.fd = -1};
 }
 
-/* Replace the file by `memory`. */
+/* Replaces the file by `memory`. */
 static void take_over(struct sl_blob *blob, unsigned char *memory, int64_t size_bytes) {
     free(blob->owned);
     if (blob->fd >= 0)
@@ -139,7 +139,7 @@ static sl_err inflate_open(struct inflater *job, const struct sl_blob *blob) {
     return SL_OK;
 }
 
-/* Decompress up to `room` bytes into `dst`; *got receives the number written. */
+/* Decompresses up to `room` bytes into `dst`; *got receives the number written. */
 static sl_err inflate_some(struct inflater *job, unsigned char *dst, int64_t room, int64_t *got) {
     *got = 0;
     while (*got < room && !job->done) {
@@ -166,7 +166,8 @@ static sl_err inflate_some(struct inflater *job, unsigned char *dst, int64_t roo
     return SL_OK;
 }
 
-/* Text and pictures shrink by a factor of 2 to 20, sparse digits by 10 to 30, a bomb by 1,000. */
+/* Is the content suspiciously large? Text and pictures shrink by a factor of 2 to 20, sparse digits
+ * by 10 to 30, a decompression bomb by 1,000. */
 static bool is_bomb(const struct sl_blob *blob, int64_t content_bytes) {
     enum { ratio_max = 200 };
     const int64_t harmless_bytes = (int64_t)256 << 20;

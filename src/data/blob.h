@@ -1,17 +1,19 @@
-/* Blob: bytes that are read by offset, from an open file or from memory. Files are read with pread:
- * a file that shrinks or a failing disk is an error, not a signal. Reading is thread-safe. */
+/* A blob: bytes that are read by offset, from an open file or from memory. Files are read with
+ * pread: a file that shrinks or a failing disk is an error, not a signal. Reading is
+ * thread-safe. */
 #ifndef SL_DATA_BLOB_H
 #define SL_DATA_BLOB_H
 
 #include "base/text.h"
 
 struct sl_blob {
-    const char *name;        /* for messages; borrowed */
+    const char *name;        /* name for messages; borrowed */
     const unsigned char *at; /* the bytes in memory, or NULL: read from fd */
     unsigned char *owned;    /* memory to free */
     int64_t size_bytes;
     int fd;
-    uint64_t print; /* fingerprint: hash of size, first and last 4 KiB of the file as stored */
+    /* fingerprint: hash of size, first and last 4 KiB of the file as it is stored */
+    uint64_t print;
 };
 
 SL_MUST_CHECK sl_err sl_data_blob_open(struct sl_blob *blob, const char *path);
@@ -22,17 +24,18 @@ void sl_data_blob_close(struct sl_blob *blob);
 SL_MUST_CHECK sl_err sl_data_blob_read(const struct sl_blob *blob, int64_t offset, void *dst,
                                        int64_t size_bytes);
 
-/* Load the whole file into memory. */
+/* Loads the whole file into memory. */
 SL_MUST_CHECK sl_err sl_data_blob_load(struct sl_blob *blob);
 
-/* Replace a gzip file by its content, in memory; leave any other file unchanged. A first
- * decompression only determines the size, because the size in the file cannot be trusted. */
+/* Replaces a gzip file by its content, in memory; does not change other files. A first
+ * decompression only finds the size, because the size in the file cannot be trusted. */
 SL_MUST_CHECK sl_err sl_data_blob_inflate(struct sl_blob *blob);
 
-/* Copy up to `size_bytes` bytes from the start, decompressed if gzip. Returns the number copied. */
+/* Copies up to `size_bytes` bytes from the start, decompressed if gzip. Returns the number
+ * copied. */
 int64_t sl_data_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t size_bytes);
 
-/* Bytes of memory held. */
+/* Returns the bytes of memory that it holds. */
 int64_t sl_data_blob_bytes(const struct sl_blob *blob);
 
 /* A buffered byte stream. */
@@ -47,7 +50,7 @@ struct sl_data_blob_stream {
 void sl_data_blob_stream(struct sl_data_blob_stream *stream, const struct sl_blob *blob);
 sl_err sl_data_blob_refill(struct sl_data_blob_stream *stream);
 
-/* The next byte; -1 at the end or on an error (stream->err). */
+/* Returns the next byte; -1 at the end or after an error (stream->err). */
 static inline int sl_blob_byte(struct sl_data_blob_stream *stream) {
     if (stream->at == stream->end &&
         (sl_data_blob_refill(stream) != SL_OK || stream->at == stream->end))
@@ -55,7 +58,7 @@ static inline int sl_blob_byte(struct sl_data_blob_stream *stream) {
     return stream->buffer[stream->at++];
 }
 
-/* Little- and big-endian numbers. */
+/* Read little- and big-endian numbers. */
 static inline uint32_t sl_le32(const unsigned char *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }

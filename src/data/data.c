@@ -1,4 +1,5 @@
-/* The interface of a data set: ranges, splits, shuffling, cursors, counting. open.c opens it. */
+/* The interface of a data set: ranges, splits, shuffling, cursors, counting. open.c opens a data
+ * set. */
 #include "data/data.h"
 
 #include "base/map.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 
 static const uint64_t shuffle_stream = 0x73687566666c65; /* "shuffle"; plus the epoch */
-static const uint64_t holdout_seed = 0x686f6c64; /* the same held-out samples for all seeds */
+/* one seed for all runs, so that the held-out samples are the same */
+static const uint64_t holdout_seed = 0x686f6c64;
 
 int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split) {
     return data->samples[split];
@@ -25,7 +27,7 @@ struct sl_data_ask sl_data_place(const struct sl_data *data, enum sl_data_split 
         at = sl_rng_permute(data->seed, shuffle_stream + (uint64_t)epoch, at, count);
     ask.vary = split == SL_DATA_TRAIN && !data->in_order;
     int64_t sample = split == SL_DATA_TRAIN ? at : data->samples[SL_DATA_TRAIN] + at;
-    /* Validation masks the same tokens in every evaluation. */
+    /* the same number in every evaluation, so that validation masks the same tokens */
     ask.draw = split == SL_DATA_TRAIN ? (uint64_t)number : ((uint64_t)1 << 62) + (uint64_t)at;
     ask.sample = data->drawn ? sl_rng_permute(holdout_seed, 0, sample, data->total) : sample;
     return ask;
@@ -43,7 +45,7 @@ static sl_err check_range(const struct sl_data *data, enum sl_data_split split, 
 sl_err sl_data_fill(const struct sl_data *data, enum sl_data_split split, int64_t first,
                     int64_t count, int input, void *dst) {
     SL_ASSERT(input >= 0 && input < data->bound_count);
-    const int64_t step_bytes = data->bound[input].numel * 4; /* float and int32_t */
+    const int64_t step_bytes = data->bound[input].numel * 4; /* 4 bytes: float or int32_t */
     SL_TRY(check_range(data, split, first, count));
     for (int64_t i = 0; i < count; i++) {
         struct sl_data_ask ask = sl_data_place(data, split, first + i);
@@ -77,7 +79,7 @@ sl_err sl_data_verify(const struct sl_data *data, enum sl_data_split split, int6
     return err;
 }
 
-/* Count by reading the data: needed if the ignore value also occurs in it. */
+/* Counts by reading the data; needed if the ignore value also occurs in it. */
 static sl_err count_by_reading(const struct sl_data *data, enum sl_data_split split, int64_t first,
                                int64_t count, int input, int64_t *valid) {
     const struct sl_data_bound *bound = &data->bound[input];

@@ -27,7 +27,7 @@ struct reader {
     const char *name;
     char separator;
     int64_t line;
-    int ahead; /* a byte already read, or -2 */
+    int ahead; /* a byte that has already been read, or -2 */
     int length;
     char cell[CELL_MAX + 1];
     SL_VEC(struct column) column; /* of the first row */
@@ -55,7 +55,7 @@ static sl_err cell_fail(const struct reader *r, const char *what) {
     return sl_fail(SL_ERR_INPUT, "%s:%lld: %s", r->name, (long long)r->line, what);
 }
 
-/* A quoted cell; the opening quote has been read. "" inside is a quote. */
+/* Reads a quoted cell whose opening quote has been read. "" inside is a quote. */
 static sl_err read_quoted(struct reader *r) {
     for (;;) {
         int c = next_byte(r);
@@ -74,7 +74,7 @@ static sl_err read_quoted(struct reader *r) {
     }
 }
 
-/* Read the next cell without surrounding blanks; skips blank lines. */
+/* Reads the next cell without surrounding blanks; skips blank lines. */
 static sl_err next_cell(struct reader *r) {
     bool starts_row = r->last;
     int c;
@@ -142,7 +142,7 @@ static sl_err uneven(const struct reader *r, int64_t cells, int64_t columns) {
                    (long long)r->line - 1, (long long)cells, (long long)columns);
 }
 
-/* Count rows (including names) and columns; *named: the first row has the names. */
+/* Counts rows (including names) and columns; *named: the first row has the names. */
 static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, bool *named) {
     const struct column empty = {0};
     int64_t cells = 0;

@@ -1,5 +1,5 @@
-/* Raw float32 tables: rows of little-endian floats, no header. A row holds the inputs of the model
- * in their order (whole numbers for int inputs), so the model determines its length. */
+/* Raw float32 tables: rows of little-endian floats, no header. A row holds the inputs of the
+ * model in their order (integers for int inputs), so the model determines its length. */
 #include "data/source.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 struct float_set {
     int64_t row_floats;
-    int64_t *start; /* [inputs] column of the first element; -1: not from the file */
+    int64_t *start; /* [inputs] column of the first element; -1: the file does not have it */
 };
 
 static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {

@@ -19,7 +19,7 @@ struct array {
 };
 
 struct image_set {
-    struct array images, labels; /* blob NULL: absent */
+    struct array images, labels; /* blob NULL: not given */
     int64_t channels, height, width;
     double mean, deviation; /* of the stored values; 0 and 1 for types other than bytes */
 };
@@ -84,7 +84,8 @@ static double value_at(const unsigned char *p, int type) {
     }
 }
 
-/* Integer sums are exact, so the result does not depend on the order. */
+/* Computes mean and deviation. Integer sums are exact, so the result does not depend on the
+ * order. */
 static sl_err normalise(struct image_set *set) {
     unsigned char chunk[ROW_BYTES];
     const struct array *a = &set->images;
@@ -193,7 +194,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     return bind(data, set);
 }
 
-/* Fill one row of the model's image: `n` values; the source starts at column `left`. */
+/* Fills one row of the model's image with `n` values; the source starts at column `left`. */
 static sl_err fill_row(const struct image_set *set, int64_t source, int64_t left, int64_t n,
                        float *dst) {
     unsigned char chunk[ROW_BYTES];
@@ -259,7 +260,7 @@ static void describe(const struct sl_data *data, struct sl_json_out *json) {
     sl_json_put_double(json, "deviation", set->deviation);
 }
 
-/* Add the labels file, found by MNIST's naming scheme in the same folder. */
+/* Adds the labels file, whose name MNIST's naming scheme gives, from the same folder. */
 static void expand(struct sl_data *data, const char *path) {
     static const char *const change[][2] = {{"images", "labels"}, {"idx3", "idx1"}};
     char *other = sl_arena_dup(&data->arena, path, strlen(path));

@@ -1,7 +1,7 @@
 /* JSON Lines: an object per line, with `text` or with `messages` of a conversation.
  *
- *   padded (default)  a sample is one text; a longer one goes on in the next sample
- *   packed            the texts in a row, cut into samples
+ *   padded (default)  a sample is one text; a longer text continues in the next sample
+ *   packed            the texts one after the other, cut into samples
  *
  *   stream  a0 a1 a2 | b0 b1 b2 b3 |      T = 4     tokens   a0 a1 a2 -     b0 b1 b2 b3
  *                                         padded    targets  a1 a2 -  -     b1 b2 b3 -
@@ -19,7 +19,7 @@
 
 enum { BATCH = 256 };
 
-#define TARGET 0x80000000u /* in the stream: this token is a target */
+#define TARGET 0x80000000u /* bit in the stream: this token is a target */
 
 struct sample {
     int64_t first;
@@ -27,15 +27,15 @@ struct sample {
 };
 
 struct line_set {
-    uint32_t *stream; /* ids with TARGET */
+    uint32_t *stream; /* token ids, with TARGET */
     int64_t tokens, targets, texts;
     struct sample *sample; /* [data->total] */
     int32_t pad;
     bool packed;
 };
 
-struct text {           /* a line */
-    struct sl_str text; /* or messages */
+struct text {           /* one line of the file */
+    struct sl_str text; /* its text, or its messages */
     struct sl_tokenizer_message *message;
     int64_t message_count;
     struct sl_tokens ids, targets;
@@ -53,7 +53,7 @@ struct reader {
     struct sl_tokenizer_chat chat;
     bool has_chat;
     int32_t eos;
-    struct sl_arena arena; /* of a batch */
+    struct sl_arena arena; /* arena for one batch of lines */
     struct text text[BATCH];
     int count;
     SL_VEC(uint32_t) stream;
@@ -159,7 +159,7 @@ static void encode_text(void *ctx, int64_t i) {
         SL_PUSH(&text->targets, 1);
 }
 
-/* Add a sample of tokens [first, first + count) if it has a target. */
+/* Adds a sample of tokens [first, first + count) if it has a target. */
 static void put_sample(struct reader *r, int64_t first, int64_t count) {
     bool any = false;
     for (int64_t i = first + 1; i <= first + count && i < r->stream.count && !any; i++)
@@ -208,7 +208,7 @@ static sl_err add_line(struct reader *r, const struct sl_blob *blob, struct sl_s
     struct sl_json_in json;
     *text = (struct text){.file = blob->name, .line = number};
     sl_json_read(&json, blob->name, line.at, line.length);
-    json.start = (const char *)blob->at; /* errors have the line of the file */
+    json.start = (const char *)blob->at; /* so that errors have the line of the file */
     SL_TRY(read_line(&json, &r->arena, text));
     if (text->message_count && !r->has_chat) {
         SL_TRY(sl_tokenizer_chat_open(r->spec->tokenizer, r->spec->chat_template, true, &r->chat));
@@ -248,7 +248,7 @@ static sl_err read_file(struct reader *r, struct sl_blob *blob) {
 
 /* ---- the set ---- */
 
-/* The tokens must be in the range of the input. */
+/* Checks that the tokens are in the range of the input. */
 static sl_err check_range(const struct reader *r) {
     for (int i = 0; i < r->data->bound_count; i++) {
         const struct sl_data_bound *bound = &r->data->bound[i];

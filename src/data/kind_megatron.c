@@ -13,7 +13,7 @@
 
 enum { HEADER_BYTES = 9 + 8 + 1 + 8 + 8 };
 
-static const char magic[9] = "MMIDIDX\0"; /* and the terminator: 9 bytes */
+static const char magic[9] = "MMIDIDX\0"; /* 9 bytes, with the terminator */
 
 struct index {
     const struct sl_blob *idx, *bin;
@@ -26,7 +26,7 @@ static bool sniff(const unsigned char *head, int64_t length) {
     return length >= 9 && memcmp(head, magic, 9) == 0;
 }
 
-/* Length of the path without .bin or .idx. */
+/* Returns the length of the path without .bin or .idx. */
 static size_t stem_of(const char *path) {
     size_t length = strlen(path);
     if (length > 4 &&
@@ -75,7 +75,7 @@ static sl_err read_header(struct index *index) {
     SL_TRY(read_type(index, head[17]));
     uint64_t sequences = sl_le64(head + 18), documents = sl_le64(head + 26);
     uint64_t max = (uint64_t)idx->size_bytes;
-    /* Newer versions may append a mode per sequence. */
+    /* newer versions may append a mode per sequence */
     bool fits = sequences <= max / 12 && documents <= max / 8 &&
                 HEADER_BYTES + sequences * 12 + documents * 8 <= max &&
                 max - (HEADER_BYTES + sequences * 12 + documents * 8) <= sequences;
@@ -90,7 +90,7 @@ static sl_err read_header(struct index *index) {
     return SL_OK;
 }
 
-/* Check that lengths and offsets cover the .bin file exactly. */
+/* Checks that lengths and offsets cover the .bin file exactly. */
 static sl_err check_sequences(const struct index *index, int64_t *tokens) {
     enum { PART = 512 };
     unsigned char length[PART * 4], offset[PART * 8];

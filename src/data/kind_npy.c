@@ -13,7 +13,7 @@ enum { ARRAYS_MAX = 1024, CHUNK_BYTES = 8192 };
 
 /* ---- files ---- */
 
-/* "dir/x.npy" -> "x" */
+/* Returns "x" for "dir/x.npy". */
 static const char *stem_of(struct sl_arena *arena, struct sl_str path) {
     size_t from = path.length, end = path.length;
     while (from > 0 && path.at[from - 1] != '/')
@@ -34,7 +34,7 @@ static sl_err add_array(struct sl_npy_set *set, const struct sl_npy *array) {
     return SL_OK;
 }
 
-/* A blob of its own for a member; deflated content is in memory that the blob owns. */
+/* Makes a blob for a member; deflated content is in memory that the blob owns. */
 static sl_err add_member(struct sl_data *data, struct sl_npy_set *set, struct sl_zip *zip,
                          const struct sl_zip_member *member, const char *label) {
     struct sl_npy array = {.name = stem_of(&data->arena, member->name)};
@@ -96,7 +96,7 @@ static sl_err open_file(struct sl_data *data, struct sl_npy_set *set, const stru
 
 /* ---- the set ---- */
 
-/* Samples of an array in Fortran order are not contiguous: it is read from memory. */
+/* Loads arrays in Fortran order into memory, because their samples are not contiguous. */
 static sl_err load_fortran(struct sl_data *data, struct sl_npy_set *set) {
     for (int i = 0; i < data->bound_count; i++) {
         struct sl_npy *a = NULL;
@@ -186,7 +186,7 @@ static bool put_value(const struct sl_data_bound *bound, const struct sl_npy *a,
     return ignored || (value >= 0 && value < below);
 }
 
-/* Where value k of a sample (last index fastest) is in the input. */
+/* Returns where value k of a sample (last index fastest) is in the input. */
 static int64_t place_of(const struct sl_npy_source *s, int64_t k) {
     if (!s->channels_last)
         return k;

@@ -3,7 +3,7 @@
 
 struct program_set {
     const struct sl_data_provider *provider;
-    bool *has; /* [inputs] the program fills it; else its name says what it holds */
+    bool *has; /* [inputs] does the program fill it? Otherwise its name tells its content */
 };
 
 static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
@@ -26,7 +26,8 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     set->has = SL_NEW(&data->arena, bool, data->bound_count);
     SL_TRY(set->provider->bind(set->provider->ctx, inputs, data->bound_count, set->has));
     for (int i = 0; i < data->bound_count; i++)
-        set->has[i] &= data->bound[i].role != SL_ROLE_ROW; /* the index in the micro-batch */
+        set->has[i] &= data->bound[i].role != SL_ROLE_ROW; /* no: it is the index in the
+                                                            * micro-batch */
     for (int i = 0; i < data->bound_count; i++)
         if (!set->has[i] && !sl_data_is_plain(data->bound[i].role))
             return sl_data_refuse(data, &data->bound[i].want);

@@ -1,5 +1,5 @@
 /* Synthetic sets: samples generated from the declared inputs of a model, so that every model can
- * train without files. Latent variables (a class, two numbers, a box) are drawn from the sample
+ * train without files. Latent variables (a class, two numbers, a box) are drawn by the sample
  * number. Features are noisy functions of them and labels state them, so the loss falls. synth.c
  * defines the distributions. */
 #include "base/rng.h"
@@ -12,7 +12,7 @@ static const int64_t samples_max = (int64_t)1 << 40;
 
 static bool is_int(const struct sl_data_bound *bound) { return bound->want.dtype == SL_DATA_INT; }
 
-/* The sequence is the first pair of tokens and targets with equal length. */
+/* Finds the sequence: the first pair of tokens and targets with equal length. */
 static const struct sl_data_bound *find_sequence(const struct sl_data *data) {
     static const enum sl_data_role partner[] = {SL_ROLE_TOKENS, SL_ROLE_FEATURE};
     for (int p = 0; p < SL_COUNT(partner); p++)
@@ -52,7 +52,7 @@ static enum sl_synth_how how_to(const struct sl_synth_set *set, const struct sl_
     return is_int(bound) ? SL_SYNTH_CATEGORY : SL_SYNTH_FLOATS;
 }
 
-/* Pairs need classes to be distinguishable. */
+/* With pairs, classes must be distinguishable. */
 enum { PAIR_CLASSES = 64 };
 
 static void bind_pairs(const struct sl_data *data, struct sl_synth_set *set) {
@@ -76,7 +76,7 @@ static void bind(struct sl_data *data, struct sl_synth_set *set,
         struct sl_data_bound *bound = &data->bound[i];
         enum sl_synth_how how = how_to(set, bound, tokens);
         set->how[i] = how;
-        /* Even: stream ^ 1 is the stream of the templates. */
+        /* even, because stream ^ 1 is the stream of the templates */
         set->stream[i] = sl_rng_stream(bound->want.name) & ~(uint64_t)1;
         bound->in_seq = how == SL_SYNTH_STREAM;
         if (bound->in_seq && bound->want.below && bound->want.below < set->seq.draw_below)
@@ -135,7 +135,7 @@ static sl_err fill(const struct sl_data *data, const struct sl_data_ask *ask) {
         fill_one(set, bound, ask);
         return SL_OK;
     }
-    /* [pairs, ...]: fill each pair like a sample. */
+    /* the input is [pairs, ...]: each pair is filled like a sample */
     struct sl_data_bound part = *bound;
     struct sl_data_ask one = *ask;
     part.numel /= set->pairs;

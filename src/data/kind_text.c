@@ -31,7 +31,7 @@ static void encode_piece(void *ctx, int64_t i) {
 }
 
 static void pack(struct packer *p, const struct sl_tokens *tokens) {
-    /* Grow by half: bounds the unused memory. */
+    /* grows by half, which bounds the unused memory */
     int64_t need = p->out.count + tokens->count * p->width;
     if (need > p->out.room) {
         p->out.room = need + need / 2;
@@ -96,7 +96,7 @@ out:
     return err;
 }
 
-/* JSON lines are never trained as raw text. */
+/* Refuses JSON lines, which are never trained as raw text. */
 static sl_err refuse_lines(const char *name) {
     static const char *const ends[] = {".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"};
     size_t length = strlen(name);

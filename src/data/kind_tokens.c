@@ -1,12 +1,12 @@
-/* Token files: llm.c (header with magic 20240520: uint16, 20240801: uint32), headerless uint16 as
- * written by nanoGPT, headerless uint32. */
+/* Token files: those of llm.c (header with magic 20240520: uint16; 20240801: uint32), headerless
+ * uint16 as nanoGPT writes it, headerless uint32. */
 #include "base/vec.h"
 #include "data/source.h"
 
 #include <string.h>
 
 enum {
-    LLMC_HEADER_BYTES = 1024, /* 256 x int32: magic, version, tokens */
+    LLMC_HEADER_BYTES = 1024, /* 256 int32: magic, version, number of tokens */
     LLMC_GPT2 = 20240520,
     LLMC_LLAMA3 = 20240801,
     LLMC_EVAL = 20240522,

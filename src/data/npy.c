@@ -1,4 +1,4 @@
-/* Arrays of NumPy: the header is a Python dictionary of three entries. */
+/* Reads arrays of NumPy. Their header is a Python dictionary of three entries. */
 #include "data/npy.h"
 
 #include "base/half.h"
@@ -57,7 +57,7 @@ static bool take_string(struct header *h, struct sl_str *out) {
     return true;
 }
 
-/* '<f4', '|u1', '>i8', '|b1' */
+/* Reads a type: '<f4', '|u1', '>i8', '|b1'. */
 static sl_err read_type(struct header *h, struct sl_npy *out) {
     struct sl_str text;
     if (!take_string(h, &text))
@@ -91,7 +91,7 @@ static sl_err read_shape(struct header *h, struct sl_npy *out) {
             size = size * 10 + (*h->at++ - '0');
         if (h->at == first || size >= INT64_MAX / 100)
             return header_fail(h, "its shape is damaged");
-        take_word(h, "L"); /* Python 2 */
+        take_word(h, "L"); /* a suffix that Python 2 writes */
         if (out->rank == SL_NPY_RANK)
             return header_fail(h, "more than 8 dimensions");
         out->dim[out->rank++] = size;
@@ -141,7 +141,7 @@ static sl_err read_header(struct header *h, struct sl_npy *out) {
     return h->at == h->end ? SL_OK : header_fail(h, "its header is damaged");
 }
 
-/* The number of values must be that of the bytes after the header. */
+/* Checks that the number of values fits the number of bytes after the header. */
 static sl_err check_size(const struct sl_npy *a, const char *name, int64_t size_bytes) {
     int64_t numel = 1, most = size_bytes / a->width;
     for (int i = 0; i < a->rank; i++) {

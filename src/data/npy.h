@@ -13,34 +13,34 @@
 enum { SL_NPY_RANK = 8, SL_NPY_MAGIC = 6 };
 
 struct sl_npy {
-    const char *name;           /* of the array: input of the model that it is for */
+    const char *name;           /* name of the array: the input of the model that it is for */
     const struct sl_blob *blob; /* has the bytes */
-    int64_t offset_bytes;       /* of the first value */
+    int64_t offset_bytes;       /* offset of the first value */
     char type;                  /* 'f', 'i', 'u' or 'b' */
     int width;                  /* bytes of a value */
     bool big;                   /* big-endian */
-    bool fortran;               /* the first index is the fastest */
+    bool fortran;               /* the first index is the fastest one */
     int rank;
     int64_t dim[SL_NPY_RANK], numel;
 };
 
-/* Do these bytes begin an array, an archive? */
+/* Do these bytes begin an array, or an archive? */
 bool sl_data_is_npy(const unsigned char *head, int64_t length);
 bool sl_data_is_zip(const unsigned char *head, int64_t length);
 
-/* The array in bytes [from, from + size) of a blob; sets all fields but name. Checks that the values
- * fill the range. */
+/* Reads the header of the array in bytes [from, from + size) of a blob; sets all fields but name.
+ * Checks that the values fill the range. */
 SL_MUST_CHECK sl_err sl_data_npy_read(const struct sl_blob *blob, int64_t from, int64_t size_bytes,
                                       struct sl_npy *out);
 
-/* A value of a type other than 'f', and any value as float. */
+/* Return a value: int for types other than 'f'; double and float for any type. */
 int64_t sl_data_npy_int(const struct sl_npy *array, const unsigned char *at);
 double sl_data_npy_double(const struct sl_npy *array, const unsigned char *at);
 float sl_data_npy_float(const struct sl_npy *array, const unsigned char *at);
 
 /* A file in a zip archive. */
 struct sl_zip_member {
-    struct sl_str name; /* in the directory that the caller holds */
+    struct sl_str name; /* a part of the directory, which the caller holds */
     int method;         /* 0: stored, 8: deflated */
     int64_t stored_bytes, size_bytes, header_at;
     uint32_t crc;
@@ -50,18 +50,19 @@ struct sl_zip_member {
 struct sl_zip {
     const struct sl_blob *blob;
     unsigned char *directory;
-    int64_t directory_bytes, at; /* of the next member */
+    int64_t directory_bytes, at; /* at: position of the next member */
     int64_t members, read;
 };
 
 SL_MUST_CHECK sl_err sl_data_zip_open(const struct sl_blob *blob, struct sl_zip *out);
 void sl_data_zip_close(struct sl_zip *zip);
-/* The next member; false in *found after the last. */
+/* Returns the next member; *found is false after the last. */
 SL_MUST_CHECK sl_err sl_data_zip_next(struct sl_zip *zip, struct sl_zip_member *out, bool *found);
-/* Where the bytes of a member begin in the archive. */
+/* Finds where the bytes of a member begin in the archive. */
 SL_MUST_CHECK sl_err sl_data_zip_place(const struct sl_zip *zip, const struct sl_zip_member *member,
                                        int64_t *from);
-/* The content of a deflated member, in memory that the caller frees; its checksum is right. */
+/* Returns the content of a deflated member, in memory that the caller frees, after checking its
+ * checksum. */
 SL_MUST_CHECK sl_err sl_data_zip_inflate(const struct sl_zip *zip,
                                          const struct sl_zip_member *member, unsigned char **out);
 

@@ -1,10 +1,9 @@
-/* Which array of NumPy an input reads, in this order:
+/* Chooses the array of NumPy that an input reads, in this order:
  *
  *   1. an array with the name of the input: IN=FILE, a name in the archive, else the file's name
- *   2. the same without case, and without _train
+ *   2. the same, ignoring case and without _train
  *   3. targets: an array that is called y, label, targets ...; other inputs: x, data, inputs, arr_0
- *   4. one remaining input: the one remaining array
- */
+ *   4. one remaining input: the one remaining array */
 #include "data/npy_set.h"
 
 #include <ctype.h>
@@ -20,7 +19,7 @@ static bool same_name(const char *array, const char *input, int step) {
     return length == strlen(input) && strncasecmp(array, input, length) == 0;
 }
 
-/* Does an array of this name hold targets, or the main input? */
+/* Does an array of this name hold the targets (target), or the main input? */
 static bool name_fits(struct sl_arena *arena, const char *array, bool target) {
     static const char *const mains[] = {"x", "data", "input", "inputs", "features", "arr_0"};
     char *name = sl_arena_dup(arena, array, strlen(array));
@@ -98,7 +97,7 @@ static sl_err no_array(const struct sl_data *data, const struct sl_npy_set *set,
     return err;
 }
 
-/* Sizes other than 1, from dimension `from` on. */
+/* Lists the sizes other than 1, from dimension `from` on. */
 static int squeeze(const int64_t *dim, int rank, int64_t *out) {
     int count = 0;
     for (int i = 0; i < rank; i++)
@@ -127,7 +126,7 @@ static bool shape_fits(struct sl_npy_source *s, const struct sl_data_bound *boun
     return s->channels_last;
 }
 
-/* An array [N,T+1] of tokens has the targets, too. */
+/* Lets an array [N,T+1] of tokens also provide the targets. */
 static bool shift_targets(struct sl_data *data, struct sl_npy_set *set) {
     int tokens = -1, target = -1;
     for (int i = 0; i < data->bound_count; i++) {
@@ -148,7 +147,7 @@ static bool shift_targets(struct sl_data *data, struct sl_npy_set *set) {
     return true;
 }
 
-/* One array [N] of integers for a model of tokens. */
+/* Is the set one array [N] of integers, for a model of tokens? */
 bool sl_data_npy_is_text(const struct sl_data *data, const struct sl_npy_set *set) {
     const struct sl_npy *a = &set->arrays.at[0];
     bool tokens = false;

@@ -1,4 +1,4 @@
-/* Opening a data set: choose the kind, open the files, bind the inputs, split off validation.
+/* Opens a data set: chooses the kind, opens the files, binds the inputs, splits off validation.
  *
  *   source   [next:|masked:] [packed:] [KIND:] [NAME=]PATH[:WEIGHT][,...]   or   synthetic
  */
@@ -17,7 +17,7 @@ static const int64_t numel_max = (int64_t)1 << 40;
 
 struct opening {
     struct sl_data *data;
-    const char *paths; /* rest of the source after the prefixes */
+    const char *paths; /* the source without its prefixes */
 };
 
 static const struct sl_data_kind *find_kind(struct sl_str name) {
@@ -54,7 +54,7 @@ static sl_err unknown_kind(struct sl_str name) {
     return err;
 }
 
-/* Parse a prefix "word:"; false if there is none. A path may contain a colon, so a prefix is at
+/* Parses a prefix "word:"; false if there is none. A path may contain a colon, so a prefix has at
  * least two letters or digits. */
 static bool take_prefix(const char **source, struct sl_str *word) {
     size_t n = strspn(*source, "abcdefghijklmnopqrstuvwxyz0123456789");
@@ -93,7 +93,8 @@ static sl_err read_source(struct opening *o, const struct sl_data_spec *spec) {
         source += word.length + 1;
     }
     const struct sl_data_kind *bare = find_kind(sl_str(source));
-    if (bare && !bare->files_max && !o->data->kind) { /* a kind without files is a source */
+    /* a kind that needs no files is a whole source */
+    if (bare && !bare->files_max && !o->data->kind) {
         o->data->kind = bare;
         source += strlen(source);
     }
@@ -150,7 +151,7 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     for (int i = 0; sl_data_kinds[i] && !*out; i++)
         if (has_suffix(name, sl_data_kinds[i]->suffixes))
             *out = sl_data_kinds[i];
-    if (*out == find_kind(SL_STR("u16")) && stem > 4) { /* X.bin with an X.idx */
+    if (*out == find_kind(SL_STR("u16")) && stem > 4) { /* X.bin that has an X.idx */
         memcpy(other.at + stem - 4, ".idx", 4);
         if (sl_file_exists(other.at))
             *out = find_kind(SL_STR("megatron"));
@@ -175,7 +176,8 @@ void sl_data_add_file(struct sl_data *data, const char *path) {
             (struct sl_blob){.name = sl_arena_dup(&data->arena, path, strlen(path)), .fd = -1};
 }
 
-/* "NAME=PATH" -> PATH, and NAME in *label. A file that has the whole name has no label. */
+/* Splits "NAME=PATH" into the path and *label = NAME. If a file has the whole text as its name,
+ * there is no label. */
 static const char *take_label(struct sl_data *data, const char *item, const char **label) {
     size_t n = strspn(item, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
     *label = NULL;
@@ -185,7 +187,7 @@ static const char *take_label(struct sl_data *data, const char *item, const char
     return item + n + 1;
 }
 
-/* One item of the list of files. */
+/* Adds one item of the list of files. */
 static sl_err add_item(struct sl_data *data, const char *item) {
     const char *label, *path = take_label(data, item, &label);
     if (!data->kind)
@@ -321,7 +323,7 @@ static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spe
     return SL_OK;
 }
 
-/* Open the kind, bind the inputs and freeze the set. */
+/* Opens the kind, binds the inputs and freezes the set. */
 static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     SL_TRY(bind_inputs(data, spec));
     if (spec->tokenizer && !data->mix_count)

@@ -1,4 +1,4 @@
-/* Roles of inputs by name; inputs that every set can fill; error messages about inputs. */
+/* Roles of inputs by their names; inputs that every set can fill; error messages about inputs. */
 #include "data/source.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool name_matches(const char *name, const char *known) {
 
 enum sl_data_role sl_data_role(const struct sl_data_input *input) {
     enum sl_data_role role = SL_ROLE_FEATURE;
-    size_t best = 0; /* the longest match wins: pad_mask before mask */
+    size_t best = 0; /* the longest match counts: pad_mask before mask */
     for (int i = 0; i < SL_COUNT(roles); i++) {
         size_t length = strlen(roles[i].name);
         if (length > best && name_matches(input->name, roles[i].name)) {

@@ -30,7 +30,7 @@ static sl_err bind_lengths(struct sl_data *data, int64_t length) {
     return SL_OK;
 }
 
-/* The mask token, in this order: from the spec, from the tokenizer, the first unused id, 0. */
+/* Chooses the mask token: the spec's, else the tokenizer's, else the first unused id, else 0. */
 static int64_t choose_mask_token(const struct sl_data *data, const struct sl_data_spec *spec,
                                  int64_t below) {
     static const char *const names[] = {"[MASK]", "<mask>", "<|mask|>"};
@@ -83,8 +83,8 @@ sl_err sl_data_seq_bind(struct sl_data *data, const struct sl_data_spec *spec, s
                    data->kind->name, data->kind->offers);
 }
 
-/* Is position i masked, and how? One word of 32 random bits decides both. Call with ascending i:
- * four positions share a draw. */
+/* Is position i masked, and how? One word of 32 random bits decides both. Call it with ascending i,
+ * because four positions share a draw. */
 static bool hides(const struct sl_seq *seq, uint64_t draw, int64_t i, struct sl_rng_block *block,
                   uint32_t *how) {
     if (i % 4 == 0)
@@ -93,7 +93,7 @@ static bool hides(const struct sl_seq *seq, uint64_t draw, int64_t i, struct sl_
     return *how >> 16 < 9830; /* 15 % of 65536 */
 }
 
-/* The position that is always masked, so that every sample has a target. */
+/* Returns the position that is always masked, so that every sample has a target. */
 static int64_t forced_position(const struct sl_seq *seq, uint64_t draw) {
     return sl_rng_below(seq->seed, mask_stream + 1, draw, seq->length);
 }

@@ -11,7 +11,7 @@
 
 /* The role of an input, derived from its name (role.c). */
 enum sl_data_role {
-    SL_ROLE_FEATURE, /* any other name */
+    SL_ROLE_FEATURE, /* all other names */
     SL_ROLE_TOKENS,
     SL_ROLE_TARGET, /* targets, label, y */
     SL_ROLE_MASK,   /* 1: a token, 0: padding */
@@ -19,20 +19,20 @@ enum sl_data_role {
     SL_ROLE_POSITION,
     SL_ROLE_IMAGE,
     SL_ROLE_ROW,   /* index in the micro-batch */
-    SL_ROLE_MATCH, /* 0, 1, 2 ...: index of the matching pair of a sample (clip) */
+    SL_ROLE_MATCH, /* 0, 1, 2 ...: index of the matching pair in a sample (clip) */
 };
 
-struct sl_data_bound { /* an input of the model and its source in this set */
+struct sl_data_bound { /* an input of the model with its source in this set */
     struct sl_data_input want;
     enum sl_data_role role;
-    int64_t numel;   /* of one sample */
+    int64_t numel;   /* number of elements of one sample */
     int32_t ignore;  /* valid for int inputs */
-    bool in_seq;     /* tokens or targets of data->seq */
-    const int *from; /* tables: columns; [numel] */
+    bool in_seq;     /* these are tokens or targets of data->seq */
+    const int *from; /* tables: [numel] columns */
 };
 
 struct sl_data_ask { /* a request for one input of one sample */
-    int64_t sample;  /* in the set, before shuffling and splitting: [0, data->total) */
+    int64_t sample;  /* number in the set before shuffling and splitting: [0, data->total) */
     uint64_t draw;   /* number of the sample in the run; random masking depends on it */
     int64_t row;     /* index in the call */
     int64_t number;  /* global, in its split; before shuffling */
@@ -43,7 +43,7 @@ struct sl_data_ask { /* a request for one input of one sample */
 };
 
 struct sl_data_kind {
-    const char *name, *brief, *offers; /* offers: names of the inputs it can fill */
+    const char *name, *brief, *offers; /* offers: names of the inputs that it can fill */
     const char *suffixes;              /* ".csv.tsv", or "" */
     bool ordered;                      /* neighbours overlap or depend: validation = last part */
     int files_max;                     /* 0: none */
@@ -52,15 +52,16 @@ struct sl_data_kind {
     bool named;                        /* a file may be NAME=PATH: the input that it is for */
     /* Is this file certainly of this kind? `head` is its decompressed start. NULL: unknown. */
     bool (*sniff)(const unsigned char *head, int64_t length);
-    /* Add the files that belong to `path`, in order. NULL: only the file itself. */
+    /* Adds the files that belong to `path`, in order. NULL: only the file itself belongs to it. */
     void (*expand)(struct sl_data *data, const char *path);
     sl_err (*open)(struct sl_data *data, const struct sl_data_spec *spec);
     sl_err (*fill)(const struct sl_data *data, const struct sl_data_ask *ask);
-    bool late;     /* fill may find a bad value, which open has not looked for */
-    bool provided; /* needs spec->provider */
+    bool late;     /* fill may find a bad value that open has not looked for */
+    bool provided; /* it needs spec->provider */
     bool ignores;  /* targets of next-token samples may have the ignore value */
-    void (*describe)(const struct sl_data *data, struct sl_json_out *json); /* extra JSON keys */
-    void (*close)(struct sl_data *data);                                    /* may be NULL */
+    /* adds further JSON keys */
+    void (*describe)(const struct sl_data *data, struct sl_json_out *json);
+    void (*close)(struct sl_data *data); /* may be NULL */
 };
 
 enum { SL_DATA_FILES = 1024 };
@@ -74,20 +75,20 @@ struct sl_data_list { /* names of categories; their numbers are their places */
 struct sl_data {
     struct sl_arena arena;
     const struct sl_data_kind *kind;
-    struct sl_blob *blob; /* files, in order */
+    struct sl_blob *blob; /* the files, in order */
     int blob_count;
     const char **label; /* [blob_count] NAME of NAME=PATH, or NULL; NULL: no names */
-    bool ordered;       /* as in the kind, which may change it */
+    bool ordered;       /* initially that of the kind, which may change it */
     struct sl_data_bound *bound;
     int bound_count;
-    void *state;       /* of the kind, in the arena */
+    void *state;       /* state of the kind, in the arena */
     int64_t own_bytes; /* memory of the kind outside the arena and the blobs */
     struct sl_tokenizer *tokenizer;
-    const struct sl_seq *seq; /* sets of token windows, else NULL */
+    const struct sl_seq *seq; /* only for sets of token windows, else NULL */
 
     enum sl_data_objective objective;
     uint64_t seed;
-    int64_t total, samples[2]; /* samples of the set, of each split */
+    int64_t total, samples[2]; /* number of samples of the set and of each split */
     bool in_order, drawn;
     struct sl_data_list *list; /* before open: those of the run */
     int list_count;
@@ -100,7 +101,7 @@ struct sl_data {
     uint64_t print;              /* of samples that are in no file; 0: none */
 };
 
-/* The kinds, alphabetical, NULL at the end (registry.c). */
+/* The kinds in alphabetical order; the last is NULL (registry.c). */
 extern const struct sl_data_kind *const sl_data_kinds[];
 
 /* role.c */
@@ -108,17 +109,19 @@ enum sl_data_role sl_data_role(const struct sl_data_input *input);
 /* Writes "tokens int[64]" into `out`, for messages; returns it. */
 enum { SL_DATA_INPUT_TEXT = 160 };
 const char *sl_data_input_text(const struct sl_data_input *input, char out[SL_DATA_INPUT_TEXT]);
-/* Fails with SL_ERR_INPUT: the set cannot fill the input; the message lists the inputs it can. */
+/* Fails with SL_ERR_INPUT: the set cannot fill the input; the message lists the inputs that it can
+ * fill. */
 sl_err sl_data_refuse(const struct sl_data *data, const struct sl_data_input *input);
-/* Fails: a value is outside the range of an int input. */
+/* Fails because a value is outside the range of an int input. */
 sl_err sl_data_bad_value(const struct sl_data_bound *bound, int64_t value, const char *file);
 
-/* Does the role need no data: mask, segments, positions, row, match? */
+/* Does an input with this role need no data: mask, segments, positions, row, match? */
 bool sl_data_is_plain(enum sl_data_role role);
-/* Fill an input whose role needs no data: mask, segments, positions, row. False: another role. */
+/* Fills an input whose role needs no data: mask, segments, positions, row. False: it has another
+ * role. */
 bool sl_data_fill_plain(const struct sl_data_bound *bound, const struct sl_data_ask *ask);
 
-/* seq.c: next-token and masked objectives over token windows. */
+/* seq.c. Next-token and masked objectives over token windows. */
 struct sl_seq {
     int64_t length; /* T */
     bool masked;
@@ -126,21 +129,21 @@ struct sl_seq {
     int64_t draw_below; /* random tokens are in [0, draw_below) */
     uint64_t seed;
 };
-/* Set up `seq` for the length and vocabulary of one input of tokens. */
+/* Sets up `seq` for the length and vocabulary of one input of tokens. */
 SL_MUST_CHECK sl_err sl_data_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
                                       const struct sl_data_bound *tokens, struct sl_seq *seq);
-/* As sl_data_seq_open, for a set of tokens only: every input must be tokens, targets or plain. */
+/* Like sl_data_seq_open, for sets of tokens only: every input must be tokens, targets or plain. */
 SL_MUST_CHECK sl_err sl_data_seq_bind(struct sl_data *data, const struct sl_data_spec *spec,
                                       struct sl_seq *seq);
-/* Mask the tokens of a window in ask->dst. Requires seq->masked. */
+/* Masks the tokens of a window in ask->dst. Requires seq->masked. */
 void sl_data_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
                       const struct sl_data_ask *ask);
 int64_t sl_data_seq_masked_count(const struct sl_seq *seq, uint64_t draw);
 
-/* Token windows (tokens.c): shared by all kinds of token files. */
+/* Token windows (tokens.c), which all kinds of token files use. */
 struct sl_token_shard {
     const struct sl_blob *blob;
-    int64_t offset_bytes, count; /* tokens */
+    int64_t offset_bytes, count; /* count: number of tokens */
     int width;                   /* bytes of a token: 1, 2, 4, 8 */
     bool is_signed;
     int64_t first_window;
@@ -151,7 +154,7 @@ struct sl_token_set {
     struct sl_token_shard *shard;
     int shard_count;
     int64_t tokens;
-    struct sl_blob packed; /* tokens of text that was encoded while opening */
+    struct sl_blob packed; /* tokens of a text that was encoded while the set was opened */
 };
 
 SL_MUST_CHECK sl_err sl_data_token_set_open(struct sl_data *data, const struct sl_data_spec *spec,
@@ -160,7 +163,7 @@ sl_err sl_data_token_set_fill(const struct sl_data *data, const struct sl_data_a
 void sl_data_token_set_describe(const struct sl_data *data, struct sl_json_out *json);
 void sl_data_token_set_close(struct sl_data *data);
 
-/* A table in memory (table.c): shared by csv and f32. */
+/* A table in memory (table.c), which csv and f32 use. */
 struct sl_table {
     float *at; /* [rows, columns]; freed by sl_data_table_close */
     int64_t rows;

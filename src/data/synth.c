@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The rules do not depend on the seed of a run. The seed changes only order and initial weights. */
+/* The rules do not depend on the seed of a run, which changes only order and initial weights. */
 static const uint64_t world = 0x536c75696365;
 
 enum {
@@ -23,12 +23,12 @@ enum {
     STREAM_Z = 13,
     STREAM_BOX = 17,
     STREAM_SEQUENCE = 19,
-    TOKENS_MAX = 64, /* M: distinct tokens in a stream */
+    TOKENS_MAX = 64, /* M: number of different tokens in a stream */
     CATEGORIES_MAX = 256,
     FIELDS = 4,
 };
 
-/* Four almost normal numbers with mean 0 and variance 1: each the sum of four bytes. */
+/* Draws four almost normal numbers with mean 0 and variance 1, each the sum of four bytes. */
 static void noise4(uint64_t stream, uint64_t index, float out[4]) {
     struct sl_rng_block block = sl_rng_draw(world, stream, index);
     for (int i = 0; i < 4; i++) {
@@ -44,7 +44,7 @@ static float noise_at(uint64_t stream, uint64_t index) {
     return four[index & 3];
 }
 
-static float part_at(uint64_t stream, uint64_t index) { /* in [0, 1) */
+static float part_at(uint64_t stream, uint64_t index) { /* returns a number in [0, 1) */
     return (float)(sl_rng_u32(world, stream, index) >> 8) * 0x1p-24f;
 }
 
@@ -120,7 +120,8 @@ static struct mix mix_of(const struct sl_synth_set *set, const struct sl_data_sy
     return (struct mix){2, {0, 1}, {latent->z[0], latent->z[1]}, stream};
 }
 
-/* A template has `cells` values; the row length is a multiple of four. */
+/* Returns a value of the mixed template. A template has `cells` values; the row length is a
+ * multiple of four. */
 static float mix_at(const struct mix *mix, uint64_t cells, uint64_t cell) {
     float sum = 0;
     for (int i = 0; i < mix->count; i++)
@@ -221,7 +222,7 @@ static void dense_label(const struct sl_data_bound *bound,
     }
 }
 
-/* Map to (0, 1), which suits squared and logistic losses. */
+/* Maps to (0, 1), which suits squared and logistic losses. */
 static float squash(float v) { return 0.5f + 0.5f * v / (1 + fabsf(v)); }
 
 void sl_data_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *bound,

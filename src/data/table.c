@@ -40,7 +40,7 @@ static bool bind_one(struct binder *b, struct sl_data_bound *bound, const char *
     return true;
 }
 
-/* The number after a prefix: 12 in x12, x.12, x_12; -1 if there is none. */
+/* Returns the number after a prefix: 12 in x12, x.12, x_12; -1 if there is none. */
 static int64_t number_behind(const char *name, const char *prefix) {
     size_t length = strlen(prefix);
     if (strncmp(name, prefix, length) != 0)

@@ -1,9 +1,8 @@
-/* Sets of token windows: sample n is the n-th window of T tokens. Windows are adjacent and do not
- * cross shards; the rest at the end of a shard is not used.
+/* Sets of token windows: sample n is the n-th window of T tokens. Windows are adjacent and do
+ * not cross shards; tokens left over at the end of a shard are not used.
  *
  *   shard 0: |--T--|--T--|--T--|..      shard 1: |--T--|--T--|.
- *   window      0     1     2                       3     4
- */
+ *   window      0     1     2                       3     4 */
 #include "data/source.h"
 
 #include <string.h>
@@ -33,7 +32,7 @@ static sl_err bad_token(const struct sl_token_shard *shard, const struct sl_data
     return sl_err_context(err, "token %lld", (long long)place);
 }
 
-/* Read tokens [first, first + count) of a shard and check them against the bound of the input. */
+/* Reads tokens [first, first + count) of a shard and checks them against the bound of the input. */
 static sl_err read_tokens(const struct sl_token_shard *shard, const struct sl_data_bound *bound,
                           int64_t first, int64_t count, int32_t *dst) {
     unsigned char chunk[CHUNK_BYTES];
@@ -56,7 +55,8 @@ static sl_err read_tokens(const struct sl_token_shard *shard, const struct sl_da
     return SL_OK;
 }
 
-/* Check the first tokens on opening: this detects most wrong vocabularies before training. */
+/* Checks the first tokens when the set is opened: this detects most wrong vocabularies before
+ * training. */
 static sl_err check_early(const struct sl_data *data, const struct sl_token_set *set) {
     int32_t buffer[1024];
     for (int i = 0; i < data->bound_count; i++) {

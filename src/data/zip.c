@@ -1,5 +1,5 @@
-/* Zip archives: the directory at the end, members that are stored or deflated, 64-bit sizes. Nothing is
- * allocated before the sizes that the directory states fit the file. */
+/* Reads zip archives: the directory at the end, members that are stored or deflated, 64-bit sizes.
+ * Nothing is allocated before the sizes in the directory have been checked against the file. */
 #include "data/npy.h"
 
 #include "base/arena.h"
@@ -38,7 +38,7 @@ struct end {
     uint64_t members, size, from; /* of the directory */
 };
 
-/* The 64-bit end record: its locator lies before the end record. */
+/* Reads the 64-bit end record; its locator is before the end record. */
 static sl_err read_end64(const struct sl_blob *blob, int64_t end_at, struct end *end) {
     unsigned char locator[LOCATOR_BYTES], record[END64_BYTES];
     if (end_at < LOCATOR_BYTES)
@@ -55,7 +55,7 @@ static sl_err read_end64(const struct sl_blob *blob, int64_t end_at, struct end 
     return SL_OK;
 }
 
-/* The end record is the last one that ends, with its comment, at the end of the file. */
+/* Finds the end record: the last one that, with its comment, ends at the end of the file. */
 static sl_err read_end(const struct sl_blob *blob, struct end *end) {
     int64_t most = END_BYTES + COMMENT_MAX;
     int64_t part = blob->size_bytes < most ? blob->size_bytes : most;
@@ -103,7 +103,7 @@ void sl_data_zip_close(struct sl_zip *zip) {
     zip->directory = NULL;
 }
 
-/* Replace fields that do not fit 32 bits by those of the zip64 field, in its order. */
+/* Replaces fields that do not fit 32 bits by those of the zip64 field, which are in this order. */
 static bool read_extra(const unsigned char *extra, int64_t length, uint64_t *field[3]) {
     for (int64_t at = 0; at + 4 <= length;) {
         int64_t size = le16(extra + at + 2), next = at + 4;
@@ -179,7 +179,7 @@ sl_err sl_data_zip_place(const struct sl_zip *zip, const struct sl_zip_member *m
     return SL_OK;
 }
 
-/* Inflates into `out`, size_bytes long; the stated size must be the true one. */
+/* Inflates into `out` of size_bytes bytes; the stated size must be the true one. */
 static sl_err inflate_to(const struct sl_zip *zip, const struct sl_zip_member *member, int64_t from,
                          unsigned char *out) {
     unsigned char in[16384];
@@ -223,7 +223,7 @@ sl_err sl_data_zip_inflate(const struct sl_zip *zip, const struct sl_zip_member 
         return member_fail(zip, member,
                            "holds more than 200 times its compressed size; store it uncompressed "
                            "(numpy.savez) if that is right");
-    /* Deflate shrinks by a factor of 1032 at most. */
+    /* deflate shrinks by a factor of 1032 at most */
     if (member->size_bytes / 1032 > member->stored_bytes)
         return member_fail(zip, member, "states a size that its compressed data cannot have");
     *out = malloc((size_t)member->size_bytes + 1);

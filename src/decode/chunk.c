@@ -1,4 +1,4 @@
-/* The graph of a chunk: which values are needed whole, and which in part. */
+/* Makes the graph of a chunk: decides which values are needed whole and which in part. */
 #include "decode/chunk_make.h"
 #include "decode/ops.h"
 
@@ -52,7 +52,7 @@ int sl_decode_make(struct sl_decode_maker *m, int value, int64_t inner) {
     int made = make_value(m, value, inner);
     if (made != SL_DECODE_FAILED && value == m->pick && inner != SL_DECODE_NONE && !m->dry) {
         made = sl_decode_add_node(m, &sl_decode_pick, 2, (int[]){made, m->last}, NULL, "");
-        m->length = 1; /* of all that follows */
+        m->length = 1; /* from here on the length is 1 */
     }
     sl_map_put(made_map, sl_str(key), made);
     return made;
@@ -60,7 +60,7 @@ int sl_decode_make(struct sl_decode_maker *m, int value, int64_t inner) {
 
 /* ---- the graph ---- */
 
-/* Which values depend on the tokens, and on them alone. */
+/* Marks the values that depend on the tokens, and those that depend only on them. */
 static void mark(struct sl_decode_maker *m) {
     const struct sl_graph *g = m->from;
     m->moves = SL_NEW(&m->arena, bool, g->values.count + 1);
@@ -106,7 +106,7 @@ sl_err sl_decode_sizes_of(const struct sl_graph *graph, struct sl_decode_sizes *
     return SL_OK;
 }
 
-/* The value that the last product reads: only one row of it is needed. */
+/* Finds the value that the last product reads; only one row of it is needed. */
 static int find_pick(const struct sl_decode_maker *m) {
     int value = m->logits;
     for (const struct sl_node *node;
@@ -155,7 +155,7 @@ static sl_err build(struct sl_decode_maker *m) {
         return fail_blocked(m);
     SL_TRY(sl_graph_output(m->to, "logits", logits));
     m->to->forward_count = (int)m->to->nodes.count;
-    m->to->checked = true; /* it has no loss */
+    m->to->checked = true; /* marked as checked, because it has no loss */
     return SL_OK;
 }
 

@@ -4,11 +4,13 @@
 
 #include "decode/chunk.h"
 
-/* Where the tokens are in a tensor: the product of the sizes behind them. [B,T,C]: C. [B,H,G*T,D]: D.
- * Reshaping does not change it. NONE: all tokens of the text, in a tensor with the original shape. */
+/* The position of the tokens in a tensor is stated as the product of the sizes after them. [B,T,C]:
+ * C. [B,H,G*T,D]: D. Reshaping does not change this product. NONE: the tensor has its original
+ * shape, with all tokens of the text. */
 enum { SL_DECODE_NONE = 0, SL_DECODE_FAILED = -1 };
 
-struct sl_decode_place { /* of the tokens in a shape: axis, and i in an axis of o * T * i */
+/* the tokens in a shape: their axis, and i if the size of that axis is o * T * i */
+struct sl_decode_place {
     int axis;
     int64_t before, after;
 };
@@ -19,20 +21,24 @@ struct sl_decode_maker {
     struct sl_arena arena;
     struct sl_decode_sizes sizes;
     int64_t length, batch;        /* N, B */
-    int tokens, past, last, text; /* values of `to`; text: -1 until it is needed */
-    int logits, pick;    /* of `from`: the result, and the value of which one row goes on */
-    bool *moves, *cheap; /* [values] depends on the tokens; by ops without parameters */
-    struct sl_map made;  /* "value.place" -> value of `to` */
-    struct sl_map tried; /* the same in a dry run, which makes nothing: would it work? */
+    int tokens, past, last, text; /* values of `to`; text is -1 until it is needed */
+    /* values of `from`: the result, and the value of which only one row is used */
+    int logits, pick;
+    /* [values] moves: it depends on the tokens; cheap: only ops without parameters compute it */
+    bool *moves, *cheap;
+    struct sl_map made; /* "value.place" -> value of `to` */
+    /* the same for a dry run, which makes nothing and only finds out whether it would work */
+    struct sl_map tried;
     bool dry;
-    sl_err err; /* of a node that could not be added */
+    sl_err err; /* error of a node that could not be added */
     int caches;
-    const struct sl_node *blocked; /* the node that refused last */
+    const struct sl_node *blocked; /* the last node that could not be made */
 };
 
-/* chunk.c: the value of the chunk graph for a value of the whole one. */
+/* chunk.c. Returns the value of the chunk's graph for a value of the whole graph. */
 int sl_decode_make(struct sl_decode_maker *m, int value, int64_t inner);
-/* chunk_rules.c: the chunk of a node's value; all tokens of a value; rows of a value that is whole. */
+/* chunk_rules.c. make_node: the chunk of a node's value. copy_whole: a value with all its tokens.
+ * take_rows: rows of a value that is whole. */
 int sl_decode_make_node(struct sl_decode_maker *m, int value, const struct sl_node *node,
                         int64_t inner);
 int sl_decode_copy_whole(struct sl_decode_maker *m, const struct sl_node *node, int slot);

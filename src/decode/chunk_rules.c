@@ -1,4 +1,4 @@
-/* How each kind of op makes the chunk of its output from its inputs. */
+/* Makes the chunk of an op's output from its inputs, for each kind of op. */
 #include "decode/chunk_make.h"
 #include "decode/ops.h"
 
@@ -49,7 +49,7 @@ int sl_decode_add_node(struct sl_decode_maker *m, const struct sl_op *op, int co
     return m->err == SL_OK ? out : SL_DECODE_FAILED;
 }
 
-/* The same node with these inputs; its output `slot`. */
+/* Adds the same node with these inputs; returns its output `slot`. */
 static int copy_node(struct sl_decode_maker *m, const struct sl_node *node, const int *in,
                      const union sl_attr *attr, int slot) {
     int first = sl_decode_add_node(m, node->op, node->in_count, in, attr, node->scope);
@@ -61,7 +61,7 @@ static int refuse(struct sl_decode_maker *m, const struct sl_node *node) {
     return SL_DECODE_FAILED;
 }
 
-/* ---- rows of values that do not change, or are cheap to have whole ---- */
+/* ---- rows of values that do not change, or that are cheap to compute whole ---- */
 
 int sl_decode_take_rows(struct sl_decode_maker *m, int value, int64_t inner) {
     const struct sl_shape *shape = sl_decode_shape_of(m, value);
@@ -101,7 +101,7 @@ static int put_cache(struct sl_decode_maker *m, int value, int64_t inner) {
                : sl_decode_add_node(m, &sl_decode_cache, 2, (int[]){state, done}, &whole, "");
 }
 
-/* Is there a way to make the chunk of this value? Makes nothing. */
+/* Can the chunk of this value be made? Makes nothing. */
 static bool can_make(struct sl_decode_maker *m, int value, int64_t inner) {
     bool dry = m->dry;
     m->dry = true;
@@ -130,7 +130,8 @@ int sl_decode_copy_whole(struct sl_decode_maker *m, const struct sl_node *node, 
     return copy_node(m, node, in, node->attr, slot);
 }
 
-/* The tokens of an operand that is broadcast to `wide`; SL_DECODE_NONE if it has one row for all of them. */
+/* Finds the tokens of an operand that is broadcast to `wide`; SL_DECODE_NONE if one row serves all
+ * of them. */
 static bool aligned(const struct sl_decode_maker *m, const struct sl_shape *narrow,
                     const struct sl_shape *wide, const struct sl_decode_place *place,
                     int64_t *inner) {
@@ -156,7 +157,7 @@ static int make_each(struct sl_decode_maker *m, const struct sl_node *node,
             continue;
         if (!aligned(m, narrow, wide, place, &inner))
             return refuse(m, node);
-        /* rows of a value without batch get one in front */
+        /* a value without batch gets a batch axis in front */
         if (inner && !m->moves[node->in[i]] && narrow->rank + 1 != wide->rank)
             return refuse(m, node);
         in[i] = sl_decode_make(m, node->in[i], inner);
@@ -166,7 +167,7 @@ static int make_each(struct sl_decode_maker *m, const struct sl_node *node,
     return copy_node(m, node, in, node->attr, slot);
 }
 
-/* Input 0 has the place `inner`; the others are whole. */
+/* Makes a node whose input 0 has its tokens at `inner`; the other inputs are whole. */
 static int make_first(struct sl_decode_maker *m, const struct sl_node *node, int64_t inner,
                       const union sl_attr *attr, int slot) {
     int in[SL_MAX_IN];
@@ -191,7 +192,7 @@ static int make_transpose(struct sl_decode_maker *m, const struct sl_node *node,
     return make_first(m, node, inner, node->attr, 0);
 }
 
-/* split, slice, concat: along another axis than theirs, all inputs alike. */
+/* split, slice and concat along an axis without tokens: all inputs are treated equally. */
 static int make_axis(struct sl_decode_maker *m, const struct sl_node *node,
                      const struct sl_decode_place *place, int slot) {
     int in[SL_MAX_IN];
@@ -206,7 +207,7 @@ static int make_axis(struct sl_decode_maker *m, const struct sl_node *node,
     return copy_node(m, node, in, node->attr, slot);
 }
 
-/* Rows of a product are rows of its first factor. */
+/* A product: its rows are those of its first factor. */
 static int make_product(struct sl_decode_maker *m, const struct sl_node *node,
                         const struct sl_decode_place *place) {
     const struct sl_shape *y = sl_decode_shape_of(m, node->out[0]),
@@ -257,8 +258,8 @@ static int make_lookup(struct sl_decode_maker *m, const struct sl_node *node,
     return copy_node(m, node, in, node->attr, 0);
 }
 
-/* Ops whose `divide` does not say it: along which axes a position of the outputs depends on the same
- * position of the inputs alone. */
+/* For ops whose `divide` does not tell: along which axes a position of the outputs depends only on
+ * the same position of the inputs. */
 enum alone { MIXES, ALONE_BUT_LAST, ALONE_BUT_AXIS /* attribute 0 */ };
 
 extern const struct sl_op sl_op_concat, sl_op_layernorm, sl_op_rmsnorm, sl_op_slice;

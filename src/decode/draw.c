@@ -18,7 +18,7 @@ static double weight(const struct sl_decode_draw *how, float score, float best) 
     return exp(((double)score - (double)best) / how->temperature);
 }
 
-/* The lowest score that may be drawn. */
+/* Returns the lowest score that may be drawn. */
 static float find_cutoff(const struct sl_decode_draw *how, const float *scores, int64_t vocab) {
     bool top = how->top > 0 && how->top<vocab, share = how->top_p> 0 && how->top_p < 1;
     double sum = 0, reached = 0;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ONE, MANY, LENGTHS }; /* programs: for one token of each sequence, and for chunks */
+enum { ONE, MANY, LENGTHS }; /* programs: for one token per sequence, and for chunks */
 
 enum { PIECE = 65536 }; /* floats copied at a time */
 
@@ -19,7 +19,7 @@ struct sl_decode_engine {
     struct sl_decode_sizes sizes;
     struct sl_graph *graphs[LENGTHS];
     struct stage *stages;
-    int *stage_of;  /* [nodes] of both graphs */
+    int *stage_of;  /* [nodes] stage of each, for both graphs */
     float *between; /* activations from one stage to the next */
     int64_t bytes;
 };
@@ -31,8 +31,8 @@ int64_t sl_decode_bytes(const struct sl_decode_engine *gen) { return gen->bytes;
 
 /* ---- stages ---- */
 
-/* cross[n]: values that nodes before n give to node n or later ones. A cache counts too, from its first
- * reader to its last. */
+/* Fills cross[n]: the number of values that nodes before n give to node n or later ones. A cache
+ * counts too, from its first reader to its last. */
 static void count_crossings(const struct sl_graph *graph, struct sl_arena *arena, int *cross) {
     int *first = SL_NEW(arena, int, graph->values.count + 1),
         *last = SL_NEW(arena, int, graph->values.count + 1);
@@ -55,7 +55,8 @@ static void count_crossings(const struct sl_graph *graph, struct sl_arena *arena
             cross[n]++;
 }
 
-/* May a stage begin with node n? One value crosses, no cache, and no kernel does both sides. */
+/* May a stage begin with node n? Only if one value crosses, no cache crosses, and no kernel
+ * computes nodes of both sides. */
 static bool can_cut(const int *cross, const int *group, int n) {
     return n > 0 && cross[n] == 1 && group[n] == n;
 }
@@ -243,7 +244,7 @@ static sl_err get(struct stage *s, const struct sl_program_port *port, void *val
     return s->device->row->sync(s->device, SL_STREAM_COMPUTE);
 }
 
-/* The inputs of a chunk by their number in its graph: tokens, past, last, text. */
+/* Puts the inputs of a chunk by their number in its graph: tokens, past, last, text. */
 static sl_err put_inputs(struct stage *s, const struct sl_program *p, const void *const given[4]) {
     for (int i = 0; i < p->inputs.count; i++)
         SL_TRY(put(s, &p->inputs.at[i], given[p->inputs.at[i].index]));

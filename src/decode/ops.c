@@ -6,7 +6,7 @@
 static const struct sl_attr_desc axis_attrs[] = {
     {"axis", SL_ATTR_INT, NULL, NULL}, {"length", SL_ATTR_INT, NULL, NULL}, {0}};
 
-/* The batch comes first in the result, also if x does not have it. */
+/* Shape inference: the result has the batch first, even if x has no batch. */
 static sl_err infer_rows(struct sl_infer *c) {
     const struct sl_shape *x = &c->in[0];
     int64_t axis = c->attr[SL_DECODE_AXIS].i;
@@ -118,7 +118,7 @@ static sl_err infer_attention(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* As if every query saw half of the keys. */
+/* Counts flops as if every query saw half of the keys. */
 static double attention_flops(const struct sl_op_view *v) {
     double pairs = (double)sl_op_numel(&v->out[1]) * (double)v->in[1].dim[1] / 2;
     return pairs * (4.0 * (double)v->in[0].dim[3] + 5);

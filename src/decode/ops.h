@@ -6,11 +6,10 @@
  *   decode_pick         x [B,N,..], last [B]              ->  [B,1,..], row `last`
  *   decode_put          cache, x [B,..,N,..], past        ->  done [B]; x goes to the cache's rows
  *   decode_cache        cache, done                       ->  a view [B,..,T,..] of it
- *   decode_rope         x [B,N,H,D], past                 ->  x turned as at these positions
+ *   decode_rope         x [B,N,H,D], past                 ->  x rotated as at these positions
  *   decode_attention    q [B,N,H,D], k, v [B,T,K,D], past ->  y, lse: query i sees keys up to past + i
  *
- * Rows at or behind T are not written, and read as row T - 1: nothing visible depends on them.
- */
+ * Rows from T on are not written, and are read as row T - 1: no visible result depends on them. */
 #ifndef SL_DECODE_OPS_H
 #define SL_DECODE_OPS_H
 
@@ -20,7 +19,7 @@ enum {
     SL_DECODE_AXIS,
     SL_DECODE_LENGTH,
     SL_DECODE_COUNT
-}; /* of decode_rows: N; of decode_put: T */
+}; /* length of decode_rows: N; of decode_put: T */
 
 extern const struct sl_op sl_decode_attention, sl_decode_cache, sl_decode_pick, sl_decode_put,
     sl_decode_rope, sl_decode_rows;

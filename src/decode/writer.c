@@ -68,7 +68,7 @@ static size_t longest_stop(const struct sl_decode_writing *how) {
     return longest;
 }
 
-/* Cuts the text before the first stop string, if it ends in the new bytes. */
+/* If a stop string ends in the new bytes, cuts the text before the first one. */
 static void find_stop(const struct sl_decode_writing *how, struct sl_decode_text *t,
                       size_t before) {
     for (size_t at = t->told; at < t->bytes.length; at++)
@@ -90,7 +90,7 @@ static int64_t left_of(const struct sl_decode_text *t) {
     return t->tokens.count - t->first - t->past;
 }
 
-/* A window that is full begins again with its second half. */
+/* If the window is full, continues with its second half. */
 static void slide(const struct sl_decode_writer *w, struct sl_decode_text *t) {
     if (t->past < w->sizes.context)
         return;

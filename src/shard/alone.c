@@ -1,4 +1,4 @@
-/* The graph of one shard, for costs and bytes. */
+/* Makes the graph of one shard, for costs and bytes. */
 #include "shard/shard.h"
 
 sl_err sl_shard_alone(struct sl_arena *arena, const struct sl_graph *graph, int shards,

@@ -1,8 +1,9 @@
-/* The choice of layouts, region by region.
+/* Chooses layouts, region by region.
  *
- * A product with a weight opens a region: its columns are divided. The rules carry the layout to all
- * readers, and to the other operands that then must be divided. A product that sums over the divided
- * axis ends it. If a node on the way cannot be divided, the whole region stays replicated. */
+ * A product with a weight opens a region: its columns are divided. The rules carry the layout to
+ * all readers, and to the other operands that must then be divided. A product that sums over the
+ * divided axis ends the region. If a node on the way cannot be divided, the whole region stays
+ * replicated. */
 #include "shard/rules.h"
 
 #include "base/map.h"
@@ -13,13 +14,13 @@ struct chooser {
     struct sl_arena *arena;
     const struct sl_graph *graph;
     struct sl_shard_layouts *out;
-    int *first_reader, *next_reader; /* [values + 1]; [slots] reads of a value as a list */
-    int *reader;                     /* [slots] node */
-    SL_VEC(int) values;              /* divided in this attempt */
-    SL_VEC(int) summing;             /* nodes that sum in this attempt */
+    int *first_reader, *next_reader; /* [values + 1]; [slots]: the reads of each value as a list */
+    int *reader;                     /* [slots] the node that reads */
+    SL_VEC(int) values;              /* values that this attempt has divided */
+    SL_VEC(int) summing;             /* nodes that sum over shards in this attempt */
     SL_VEC(int) work;                /* nodes to visit */
-    bool *kept;                      /* [values] outputs and losses: replicated */
-    int64_t table_rows;              /* of the largest table; 0: tables stay whole */
+    bool *kept;                      /* [values] outputs and losses, which stay replicated */
+    int64_t table_rows;              /* rows of the largest table; 0: tables stay replicated */
     const struct sl_map *wanted;     /* parameters that may be divided; NULL: all */
     int want_parts;
 };
@@ -89,8 +90,8 @@ static void fill_query(const struct sl_graph *graph, const struct sl_shard_layou
         q->out[i] = layouts->at[q->node->out[i]];
 }
 
-/* The gradient of a whole parameter that a divided node reads would be a sum over shards. Only the
- * bias of a summing product is added once, outside of the region. */
+/* Does a divided node read a whole parameter? The gradient of that parameter would be a sum over
+ * shards. Only the bias of a summing product is added once, outside the region. */
 static bool reads_whole_param(const struct sl_shard_query *q) {
     bool divided = false;
     for (int i = 0; i < q->node->in_count; i++)
@@ -144,7 +145,7 @@ static void forget(struct chooser *c) {
         c->out->sums[c->summing.at[i]] = false;
 }
 
-/* A region from the columns of node n, or from the rows of its table. */
+/* Tries to make a region that begins with the columns of node n, or with the rows of its table. */
 static bool attempt(struct chooser *c, int n, int parts) {
     const struct sl_node *node = &c->graph->nodes.at[n];
     bool table = node->op->divide == SL_DIVIDE_TABLE;

@@ -1,5 +1,5 @@
-/* The graphs of shards. Every lane is a shard; replicated tensors have one lane when all shards are
- * together, else one each. */
+/* Makes the graphs of shards. Every lane is a shard. A replicated tensor has one lane if all shards
+ * are together, else one lane per shard. */
 #include "shard/rules.h"
 
 #include <string.h>
@@ -10,9 +10,9 @@ struct rewriter {
     struct sl_graph *to;
     int lanes; /* shards in the graph: all, or one alone */
     int shards;
-    bool apart;   /* each lane has its own copy of what is replicated */
-    int *at;      /* [values][lanes] new value */
-    int *entered; /* [values][lanes] the same inside a region, -1: not yet */
+    bool apart;   /* each lane has its own copy of replicated tensors */
+    int *at;      /* [values][lanes] value in the new graph */
+    int *entered; /* [values][lanes] value inside a region; -1: not made yet */
     SL_VEC(struct sl_shard_node) nodes;
     struct sl_arena scratch;
 };
@@ -103,7 +103,7 @@ static sl_err emit_named(struct rewriter *r, const char *name, int count, const 
     return emit(r, &spec, at.node, at.shard, out);
 }
 
-/* The value inside of regions, for every lane. Values without gradient enter as they are. */
+/* Makes the value inside a region, for every lane. Values without gradient enter unchanged. */
 static sl_err enter(struct rewriter *r, int value, int node) {
     int *to = r->entered + (int64_t)value * r->lanes;
     const struct sl_value *v = sl_graph_value(r->from, value);
@@ -133,8 +133,9 @@ static void put_outputs(struct rewriter *r, const struct sl_node *node, int lane
         at_of(r, node->out[i])[lane] = outs[i];
 }
 
-/* An addition to a sum over shards. As `add` it might be fused with the norm that follows, and no
- * stage could end after it; the whole model has no such pair, because the product takes the addition. */
+/* Is the node an addition to a sum over shards? If it were an `add`, it might be fused with the
+ * norm that follows, and no stage could end after it. The whole model has no such pair, because the
+ * product takes the addition. */
 static bool adds_to_sum(const struct rewriter *r, const struct sl_node *node) {
     bool sum = false;
     if (node->op->join != SL_JOIN_ADD || node->in_count != 2)
@@ -170,7 +171,7 @@ static sl_err emit_replicated(struct rewriter *r, int n) {
     return SL_OK;
 }
 
-/* The sum of the lanes' terms, then the bias, which the products left out. */
+/* Adds the sum of the lanes' terms, then the bias, which the products left out. */
 static sl_err emit_sum(struct rewriter *r, int n, const int *terms) {
     const struct sl_node *node = &r->from->nodes.at[n];
     int bias = node->in_count > 2 ? node->in[2] : -1, *out = at_of(r, node->out[0]);
@@ -231,7 +232,7 @@ static bool is_divided(const struct rewriter *r, int n) {
     return false;
 }
 
-/* ---- losses, outputs, the whole ---- */
+/* ---- losses, outputs, the whole graph ---- */
 
 static sl_err copy_ends(struct rewriter *r) {
     for (int64_t i = 0; i < r->from->losses.count; i++) {
@@ -256,7 +257,7 @@ static struct sl_graph *open_like(const struct sl_graph *from) {
     to->weights =
         from->weights ? sl_arena_dup(&to->arena, from->weights, strlen(from->weights)) : NULL;
     to->stored = from->stored;
-    to->stored.close = NULL; /* the old graph closes it */
+    to->stored.close = NULL; /* the old graph will close it */
     to->eval = from->eval;
     to->node_limit = INT32_MAX;
     to->stream_count = from->stream_count;

@@ -43,7 +43,7 @@ static bool same(const struct sl_shard_layout *a, const struct sl_shard_layout *
            (!a->divided || (a->axis == b->axis && a->parts == b->parts));
 }
 
-/* The operand gets this layout, or has it already. */
+/* Gives the operand this layout; false if it has another one. */
 static bool give(struct sl_shard_layout *at, int axis, int parts) {
     const struct sl_shard_layout want = {true, axis, parts};
     if (!at->divided)
@@ -53,7 +53,7 @@ static bool give(struct sl_shard_layout *at, int axis, int parts) {
 
 /* ---- elementwise ---- */
 
-/* Axes are counted from the last one, so that operands of other ranks align. */
+/* Finds the divided axis, counted from the last one, so that operands of different ranks align. */
 static bool find_axis(const struct sl_shard_query *q, int *back, int *parts) {
     const struct sl_shard_layout *first = NULL;
     int rank = 0;
@@ -83,14 +83,16 @@ static bool rule_each(struct sl_shard_query *q) {
             continue;
         const struct sl_shape *shape = shape_in(q, i);
         int axis = shape->rank - back;
-        bool whole = axis < 0 || shape->dim[axis] != size; /* broadcast along the axis */
+        /* the operand is broadcast along the axis */
+        bool whole = axis < 0 || shape->dim[axis] != size;
         if (whole ? q->in[i].divided : !give(&q->in[i], axis, parts))
             return false;
     }
     return true;
 }
 
-/* Input 0 and all outputs by the same axis, counted from the first; other inputs are whole. */
+/* Divides the first `inputs` inputs and all outputs along the same axis, counted from the first;
+ * other inputs stay whole. */
 static bool by_axis(struct sl_shard_query *q, int inputs, int axis, int parts) {
     for (int i = 0; i < q->node->in_count; i++)
         if (has_in(q, i) && (i < inputs ? !give(&q->in[i], axis, parts) : q->in[i].divided))
@@ -109,7 +111,7 @@ static bool rule_rows(struct sl_shard_query *q) {
     return true;
 }
 
-/* [B,T,H,D]; the log of sums of attention is [B,H,T]. */
+/* Divides operands [B,T,H,D] by heads; the log of sums of attention is [B,H,T]. */
 static bool rule_heads(struct sl_shard_query *q) {
     enum { HEADS = 2 };
     int inputs = q->node->out_count > 1 ? 3 : 1;
@@ -137,7 +139,7 @@ static bool rows(struct sl_shard_query *q, int parts) {
            give(&q->in[0], shape_in(q, 0)->rank - 1, parts) && give(&q->in[1], tb ? 1 : 0, parts);
 }
 
-/* Of products of activations each shard computes some of the leading items. */
+/* Products of two activations: each shard computes some of the leading items. */
 static bool batched(struct sl_shard_query *q) {
     const struct sl_shard_layout from = q->in[0].divided   ? q->in[0]
                                         : q->in[1].divided ? q->in[1]
@@ -166,8 +168,8 @@ static bool rule_product(struct sl_shard_query *q) {
 
 /* ---- shapes ---- */
 
-/* The axis of `to` at which as many elements have passed as before `axis` of `from`; -1: none. The
- * sizes that follow then hold the same elements in the same order. */
+/* Returns the axis of `to` before which there are as many elements as before `axis` of `from`; -1:
+ * none. The following sizes then hold the same elements in the same order. */
 static int same_place(const struct sl_shape *from, int axis, const struct sl_shape *to) {
     struct sl_dim before = sl_graph_shape_product(from, 0, axis);
     for (int i = 0; i < to->rank; i++) {
@@ -227,13 +229,13 @@ static bool rule_split(struct sl_shard_query *q) {
 
 /* ---- the vocabulary ---- */
 
-/* Each shard looks up the indices of its rows; other rows of its term are 0. */
+/* Lookup in a table: each shard looks up the indices of its rows; other rows of its term are 0. */
 static bool rule_table(struct sl_shard_query *q) {
     q->sums = true;
     return !q->out[0].divided && give(&q->in[0], 0, 1);
 }
 
-/* The sum over all classes is a sum of the shards' sums. */
+/* Loss over classes: the sum over all classes is a sum of the shards' sums. */
 static bool rule_classes(struct sl_shard_query *q) {
     q->sums = true;
     return !q->out[0].divided && !q->out[1].divided && give(&q->in[0], shape_in(q, 0)->rank - 1, 1);
@@ -271,6 +273,7 @@ void sl_shard_attrs(const struct sl_shard_query *q, union sl_attr attr[SL_MAX_AT
     if (op->divide == SL_DIVIDE_RESHAPE && q->out[0].divided)
         attr[0].shape.dim[q->out[0].axis] /= q->shards;
     if (op->divide == SL_DIVIDE_TABLE && q->in[0].divided &&
-        attr[0].i >= shape_in(q, 0)->dim[0] / q->shards) /* the padding row */
+        attr[0].i >= shape_in(q, 0)->dim[0] / q->shards) /* drops the padding row if this shard
+                                                          * does not have it */
         attr[0].i = -1;
 }

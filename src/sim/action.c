@@ -9,8 +9,8 @@ struct turn {
     struct sl_worker_sim *w;
     struct sl_seat_sim *s;
     const struct sl_stage *stage;
-    const struct sl_action *a; /* resolved */
-    int64_t high_bytes;        /* of the worker while it runs */
+    const struct sl_action *a; /* the action with its numbers in this repetition */
+    int64_t high_bytes;        /* most bytes of the worker while it runs */
 };
 
 static int seat_of(const struct sl_engine *e, int stage, int worker) {
@@ -39,7 +39,8 @@ static int64_t pool_bytes(const struct turn *t, enum sl_pool_kind pool) {
     return t->e->view.pools[t->seat][pool].bytes;
 }
 
-/* Slots of stash, recomputed and kept: taken at the start, freed at the end of an action. */
+/* Takes the slots of stash, recomputed and kept tensors at the start of an action, and frees them
+ * at its end. */
 static void hold(struct turn *t, bool start) {
     bool recompute = t->stage->recompute;
     bool keeps = sl_sched_keeps_slot(&t->e->view, t->seat); /* I keeps the slot that F took */
@@ -115,7 +116,7 @@ static void hand_over(struct turn *t, const struct sl_edge *edge, bool grad, int
         fill_input(t, seat, pool, sl_sched_deps_ordinal(&t->e->view, other, x) % count, x);
 }
 
-/* Have all inputs arrived? Raises *start to the last arrival. */
+/* Have all inputs arrived? Raises *start to the time of the last arrival. */
 static bool inputs_ready(struct turn *t, int64_t *start) {
     bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->out_count : t->stage->in_count;
@@ -154,7 +155,7 @@ static struct sl_out_buffer *output_of(const struct turn *t, const struct sl_poo
     return &t->e->outs[pool->in + ordinal % pool->count];
 }
 
-/* Counts the pieces sent to other workers; with `write`, passes the others to local stages. */
+/* Counts the pieces for other workers; with `write`, passes the others to local stages. */
 static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
     const struct sl_edge *edge = &t->e->plan->edges[edge_number];
     int other = grad ? edge->from : edge->to;
@@ -247,7 +248,7 @@ static int64_t pass_time(const struct turn *t) {
     return dur / size * samples + (dur % size * samples + size - 1) / size;
 }
 
-/* Extra time of a pass after a wait. */
+/* Returns the extra time of a pass after a wait. */
 static int64_t cold_time(const struct turn *t, int64_t waited) {
     const struct sl_cold *cold = &t->e->opts->cold;
     int64_t all = t->a->kind == SL_FORWARD ? cold->f_ns : cold->b_ns;
@@ -367,7 +368,7 @@ static bool give_part(struct turn *t) {
     if (verdict && !all_given(t, true, &ready))
         return false;
     struct sl_parts_sim *parts = parts_of(t, t->a->slot);
-    /* The time of REDUCE is that of sums of gradients; a decision is a few bytes. */
+    /* REDUCE takes time for sums of gradients only; a decision is a few bytes */
     int64_t done = ready + (verdict ? 0 : t->e->dur_ns[t->a->stage][SL_REDUCE]);
     t->w->now = ready;
     parts->done_ns = done > parts->done_ns ? done : parts->done_ns;
@@ -379,7 +380,7 @@ static bool give_part(struct turn *t) {
     return true;
 }
 
-/* The worker's last part of a group waits for the group; earlier parts are only counted. */
+/* The worker's last part of a group waits for the group; its earlier parts are only counted. */
 static bool do_reduce(struct turn *t) {
     struct sl_meeting_sim *m = &t->e->meetings[t->a->slot];
     struct sl_group_part *part = t->w->parts;

@@ -1,4 +1,4 @@
-/* Costs, links and cold passes from a line of text: --costs, --links and --cold. */
+/* Reads costs, links and cold passes from the texts of --costs, --links and --cold. */
 #include "sim/sim.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 
 static const int64_t cost_max_ns = 1000000000000000; /* 11 days */
 
-/* A number with unit ns, us, ms or s; no unit: ns. Exact for whole numbers. */
+/* Reads a number with unit ns, us, ms or s; no unit means ns. Integers are exact. */
 static sl_err parse_ns(struct sl_str text, const char *where, int64_t *out) {
     static const struct {
         const char *unit;
@@ -53,7 +53,7 @@ static struct sl_str trim(struct sl_str s) {
     return s;
 }
 
-/* Cuts the text at the first `mark`; *rest is the remainder. */
+/* Cuts the text at the first `mark`; *rest becomes the remainder. */
 static struct sl_str cut(struct sl_str *rest, char mark) {
     const char *end = rest->length ? memchr(rest->at, mark, rest->length) : NULL;
     size_t length = end ? (size_t)(end - rest->at) : rest->length;
@@ -110,7 +110,7 @@ static sl_err parse_part(struct sl_str text, struct given *given) {
     return SL_OK;
 }
 
-/* Defaults of the kinds that were not given. */
+/* Fills in the kinds that were not given. */
 static void complete(const struct given *given, int64_t dur[SL_KIND_COUNT]) {
     const bool *has = given->has;
     const int64_t *d = given->dur;

@@ -1,4 +1,4 @@
-/* The loops: segment by segment while nothing is shared, by a queue of events when wires are. */
+/* The loops of a simulation: segment by segment if no wire is shared, else by a queue of events. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 bool sl_sim_event_before(const struct sl_event *a, const struct sl_event *b) {
     if (a->time_ns != b->time_ns)
         return a->time_ns < b->time_ns;
-    if ((a->channel < 0) != (b->channel < 0)) /* workers before transfers */
+    if ((a->channel < 0) != (b->channel < 0)) /* workers come before transfers */
         return a->channel < 0;
     return a->worker != b->worker ? a->worker < b->worker : a->order < b->order;
 }
@@ -50,7 +50,7 @@ void sl_sim_engine_wake(struct sl_engine *e, int worker) {
     sl_sim_engine_event(e, (struct sl_event){time, -1, worker, 0});
 }
 
-/* --- without sharing: every worker as far as it can, one segment after the other --- */
+/* --- without shared wires: every worker runs as far as it can, one segment after the other --- */
 
 static void run_worker(struct sl_engine *e, int worker, int segment) {
     const struct sl_actions *list = &e->view.lists[segment][worker];
@@ -81,7 +81,8 @@ static sl_err run_segment(struct sl_engine *e, int segment, int32_t rep) {
         e->workers[w].queued = true;
         SL_PUSH(&e->ready, w);
     }
-    while (e->ready.count) { /* a stack: the last one woken has its data in the cache */
+    /* a stack, because the data of the last worker woken is in the cache */
+    while (e->ready.count) {
         int w = e->ready.at[--e->ready.count];
         e->workers[w].queued = false;
         run_worker(e, w, segment);
@@ -94,7 +95,7 @@ static sl_err run_segment(struct sl_engine *e, int segment, int32_t rep) {
     return SL_OK;
 }
 
-/* --- with shared wires: in order of time --- */
+/* --- with shared wires: all events in order of time --- */
 
 static const struct sl_action *next_action(struct sl_engine *e, int worker) {
     struct sl_worker_sim *w = &e->workers[worker];
@@ -109,7 +110,7 @@ static const struct sl_action *next_action(struct sl_engine *e, int worker) {
             w->rep = w->segment == SL_EPILOGUE ? e->view.reps : 0;
         }
         w->at = 0;
-        if (w->segment == SL_PERIOD && !e->view.reps) /* a period that is never run */
+        if (w->segment == SL_PERIOD && !e->view.reps) /* skips a period that is never run */
             w->at = e->view.lists[SL_PERIOD][worker].count;
     }
     return &e->view.lists[w->segment][worker].at[w->at];
@@ -120,7 +121,7 @@ static void go_on(struct sl_engine *e, int worker) {
     const struct sl_action *action;
     w->queued = w->waiting = false;
     while ((action = next_action(e, worker))) {
-        if (w->now > e->now) { /* continue when it is free */
+        if (w->now > e->now) { /* continues when the worker is free */
             w->queued = true;
             sl_sim_engine_event(e, (struct sl_event){w->now, -1, worker, 0});
             return;
@@ -138,7 +139,7 @@ static void go_on(struct sl_engine *e, int worker) {
 
 struct border {
     int64_t *state, count, base_ns;
-    int64_t actions, transfers, moved_bytes, *busy_ns; /* [workers, then seats] */
+    int64_t actions, transfers, moved_bytes, *busy_ns; /* [workers, then seats] busy times */
 };
 
 static struct border border_of(struct sl_engine *e) {
@@ -172,7 +173,7 @@ static void repeat(struct sl_engine *e, const struct border *a, const struct bor
         e->seat_out[i].busy_ns += times * (b->busy_ns[workers + i] - a->busy_ns[workers + i]);
 }
 
-/* Removes `rest` repetitions: later actions come earlier by that time. */
+/* Removes `rest` repetitions: later actions come earlier by their time. */
 static void skip(struct sl_engine *e, const struct border *a, const struct border *b, int32_t cycle,
                  int32_t rest) {
     int32_t times = rest / cycle;
@@ -188,12 +189,12 @@ static bool alike(const struct border *a, const struct border *b) {
 }
 
 /* States at the last period borders. A cycle may span several repetitions, for example if replicas
- * take turns on a wire. */
+ * alternate on a wire. */
 enum { BORDERS = 16 };
 struct watch {
     struct border at[BORDERS];
     int32_t rep_of[BORDERS];
-    int32_t rep; /* of worker 0 */
+    int32_t rep; /* repetition of worker 0 */
     int next;
     bool over;
 };
@@ -204,7 +205,7 @@ static void close_watch(struct watch *watch) {
 }
 
 /* If the state equals an earlier one, skips whole cycles of the `rest` repetitions that no worker
- * has begun. */
+ * has begun yet. */
 static void look_back(struct sl_engine *e, struct watch *watch, int32_t rest) {
     struct border now = border_of(e);
     for (int i = 0; i < BORDERS && !watch->over; i++)
@@ -239,7 +240,7 @@ static sl_err run_segments(struct sl_engine *e) {
     return run_segment(e, SL_EPILOGUE, e->view.reps);
 }
 
-/* The latest repetition, once every worker has finished a few. */
+/* Has every worker finished a few repetitions? *latest becomes the latest repetition of any. */
 static bool all_repeat(const struct sl_engine *e, int32_t *latest) {
     for (int w = 0; w < e->plan->worker_count; w++) {
         if (e->workers[w].segment != SL_PERIOD || e->workers[w].rep < 2)
@@ -263,7 +264,7 @@ static void run_events(struct sl_engine *e) {
         go_on(e, event.worker);
         if (watch.over || e->workers[0].rep == watch.rep)
             continue;
-        watch.rep = e->workers[0].rep; /* it begins another repetition */
+        watch.rep = e->workers[0].rep; /* worker 0 begins another repetition */
         if (all_repeat(e, &latest))
             look_back(e, &watch, e->view.reps - 1 - latest);
     }
@@ -282,7 +283,7 @@ static sl_err run_queue(struct sl_engine *e) {
     return SL_OK;
 }
 
-/* Shifts everything after the skipped repetitions. */
+/* Shifts all times after the skipped repetitions. */
 static void shift(struct sl_engine *e) {
     e->end_ns += e->skip_ns;
     e->last_step_ns += e->skip_ns;
@@ -291,7 +292,7 @@ static void shift(struct sl_engine *e) {
             e->worker_out[w].last_ns += e->skip_ns;
 }
 
-/* Upper bound on all times: every action and every transfer in sequence. */
+/* Checks an upper bound on all times: every action and every transfer in sequence. */
 static sl_err check_range(const struct sl_engine *e) {
     double longest = 0, slowest = 0, latency = 0, actions = 0, bytes = 0;
     for (int i = 0; i < e->plan->stage_count; i++)

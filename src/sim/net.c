@@ -115,7 +115,7 @@ static int64_t wire_time(int64_t bytes, int64_t bytes_per_s) {
     return ns > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)ns;
 }
 
-/* Bytes of a piece: samples that both micro-batches share x bytes of a sample. */
+/* Returns the bytes of a piece: samples that both micro-batches have, times bytes of a sample. */
 int64_t sl_sim_message_bytes(const struct sl_engine *e, const struct sl_action *a) {
     const struct sl_edge *edge = &e->plan->edges[a->edge];
     const struct sl_stage *stage = &e->plan->stages[a->stage];
@@ -152,7 +152,7 @@ static void set_span(struct sl_engine *e, int worker, int64_t span, int64_t star
     s->end_ns = end;
 }
 
-/* Matches a landed message with its RECV: its reader may start from the arrival on. */
+/* Matches a landed message with its RECV: the reader may start from the arrival on. */
 static void take_landed(struct sl_engine *e, struct sl_channel_sim *c) {
     if (c->landed.head == c->landed.vec.count || c->recvs.head == c->recvs.vec.count)
         return;
@@ -170,7 +170,7 @@ void sl_sim_channel_time(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     struct sl_sim_post send = c->sends.vec.at[c->sends.head++];
     int64_t start = send.at_ns > c->last_ns ? send.at_ns : c->last_ns;
-    if (!e->opts->net.early) { /* the buffer of its RECV */
+    if (!e->opts->net.early) { /* until its RECV is posted, there is no buffer */
         int64_t posted = c->recvs.vec.at[c->recvs.head].at_ns;
         start = posted > start ? posted : start;
     }
@@ -196,8 +196,8 @@ void sl_sim_channel_time(struct sl_engine *e, int channel) {
     take_landed(e, c);
 }
 
-/* SL_SEND_RENDEZVOUS: the matched SEND is the one that blocks its worker. The worker continues now,
- * before any wire is granted at the same time. */
+/* With SL_SEND_RENDEZVOUS a matched SEND has blocked its worker, which continues now, before any
+ * wire is granted at the same time. */
 static void meet(struct sl_engine *e, const struct sl_channel_sim *c, int64_t ready) {
     struct sl_worker_sim *from = &e->workers[c->from];
     if (e->opts->send != SL_SEND_RENDEZVOUS || !from->in_send)

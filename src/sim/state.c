@@ -1,5 +1,5 @@
-/* Allocation. Buffers exist per slot, not per micro-batch: memory does not depend on the number of
- * repetitions. */
+/* Allocates the state of a simulation. Buffers exist per slot, not per micro-batch, so memory does
+ * not depend on the number of repetitions. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ static void open_pools(struct sl_engine *e, int seat) {
     int edges = sl_sched_pool_count(stage) - SL_POOL_EDGES;
     s->pools = SL_NEW(&e->scratch, struct sl_pool_state, edges);
     for (int i = 0; i < edges; i++) {
-        bool output = (i % 2 == 1) == (i / 2 < stage->in_count); /* grads of ins, acts of outs */
+        /* gradients of in-edges, activations of out-edges */
+        bool output = (i % 2 == 1) == (i / 2 < stage->in_count);
         int64_t *next = output ? &e->out_count : &e->in_count;
         s->pools[i].in = *next;
         s->pools[i].count = pools[SL_POOL_EDGES + i].count;
@@ -62,7 +63,7 @@ static void scan(struct sl_engine *e, int worker, const struct sl_actions *list)
         struct sl_pool_state *state =
             &e->seats[sl_sched_seat(plan, a->stage, worker)].pools[pool - SL_POOL_EDGES];
         if (state->used && plan->stages[a->stage].width == 1 && e->plain[a->edge])
-            continue; /* a plain edge has one channel per direction, already known */
+            continue; /* a plain edge has one known channel per direction */
         state->used = true;
         sl_sim_channel_add(e, send ? worker : a->peer, send ? a->peer : worker);
     }

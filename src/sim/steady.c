@@ -20,7 +20,8 @@ struct state {
 
 static void put(struct state *s, int64_t value) { s->at[s->count++] = value; }
 
-/* Times before the earliest clock have no effect any more: all of them count as that clock. */
+/* Puts a time. Times before the earliest clock no longer matter: all of them count as that
+ * clock. */
 static void put_time(struct state *s, int64_t time_ns) {
     put(s, time_ns > s->base_ns ? time_ns - s->base_ns : 0);
 }
@@ -76,7 +77,7 @@ static int compare_events(const void *a, const void *b) {
     return sl_sim_event_before(x, y) ? -1 : sl_sim_event_before(y, x);
 }
 
-/* In queue order; shifting all events keeps the order of equal times. */
+/* Puts the events in queue order; shifting all events keeps the order of equal times. */
 static void put_events(struct state *s) {
     struct sl_engine *e = s->e;
     size_t bytes = sizeof(struct sl_event) * (size_t)e->events.count;
@@ -102,7 +103,8 @@ static void put_queue(struct state *s, int32_t reps) {
         put(s, e->channels.at[i].in_queue);
     for (int i = 0; i < sl_sched_group_count(e->plan); i++) {
         const struct sl_meeting_sim *m = &e->meetings[i];
-        put(s, m->version ? (int64_t)m->version - reps : INT64_MIN); /* 0: never reduced */
+        /* version 0: it has never reduced */
+        put(s, m->version ? (int64_t)m->version - reps : INT64_MIN);
         put_time(s, m->done_ns);
         put(s, m->group_dur_ns);
         put(s, m->dur_ns);

@@ -1,4 +1,4 @@
-/* Added tokens: found in the text before the normalizer, or behind it. */
+/* Finds added tokens in a text, before or after the normalizer. */
 #include "tokenizer/chars.h"
 #include "tokenizer/encode.h"
 

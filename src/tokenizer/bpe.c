@@ -1,25 +1,25 @@
 /* Byte pair encoding: a word becomes symbols, and pairs of neighbours are merged, lowest rank first,
  * leftmost first among equals.
  *
- * Neighbours that no merge can join (sl_tokenizer_may_meet) divide a word; the parts do not interact,
- * so a text without words, as Llama 2 has it, is cheap. A short part (almost all) keeps the ranks of
- * its pairs in an array and scans it. A long one uses a heap, which avoids quadratic time.
- */
+ * A word is divided between neighbours that no merge can join (sl_tokenizer_may_meet). The parts
+ * do not interact, so a text that is one long word, as with Llama 2, is cheap. A short part
+ * (almost all) keeps the ranks of its pairs in an array and scans it. A long one uses a heap,
+ * which avoids quadratic time. */
 #include "tokenizer/chars.h"
 #include "tokenizer/own.h"
 
 enum { SHORT_PART = 64 };
 
-static const int64_t none = INT64_MAX; /* rank of a pair without merge */
+static const int64_t none = INT64_MAX; /* rank of a pair that has no merge */
 
 static int64_t rank_of(const struct sl_tokenizer *t, int32_t left, int32_t right) {
     int64_t rank = sl_tokenizer_find_merge(t, left, right);
     return rank < 0 ? none : rank;
 }
 
-/* Merge at most SHORT_PART symbols in place; returns their number. */
+/* Merges at most SHORT_PART symbols in place; returns their number. */
 static int short_part(const struct sl_tokenizer *t, int32_t *id, int count) {
-    int64_t rank[SHORT_PART]; /* of (i, i+1) */
+    int64_t rank[SHORT_PART]; /* rank of the pair (i, i+1) */
     for (int i = 0; i + 1 < count; i++)
         rank[i] = rank_of(t, id[i], id[i + 1]);
     while (count > 1) {
@@ -46,10 +46,11 @@ static int short_part(const struct sl_tokenizer *t, int32_t *id, int count) {
 /* ---- long parts: a linked list of symbols and a heap of merges ---- */
 
 struct link {
-    int32_t id, before, after; /* id -1: merged into its neighbour; before, after -1: none */
+    /* id -1: it has been merged into its neighbour; before, after -1: there is none */
+    int32_t id, before, after;
 };
 
-struct chance { /* a candidate merge; may be stale when it is popped */
+struct chance { /* a possible merge; may be out of date when it is popped */
     int64_t rank;
     int32_t at, left, right;
 };
@@ -106,7 +107,7 @@ static void long_part(struct sl_tokenizer_work *work, const int32_t *symbol, int
         struct chance c = pop_chance(&w);
         struct link *left = &w.link[c.at];
         if (left->id != c.left || left->after < 0 || w.link[left->after].id != c.right)
-            continue; /* stale: one of the two was merged since */
+            continue; /* out of date: one of the two has been merged since */
         struct link *right = &w.link[left->after];
         left->id = t->merge[c.rank].to;
         left->after = right->after;
@@ -126,7 +127,7 @@ static void long_part(struct sl_tokenizer_work *work, const int32_t *symbol, int
 
 struct symbols {
     struct sl_tokenizer_work *w;
-    bool unknown; /* an unknown symbol waits for its successors */
+    bool unknown; /* an unknown symbol waits to be written */
 };
 
 static void put_symbol(struct symbols *s, int32_t id) {
@@ -136,8 +137,8 @@ static void put_symbol(struct symbols *s, int32_t id) {
     SL_PUSH(&s->w->symbols, id);
 }
 
-/* The order of the package `tokenizers`: an unknown symbol is written when the next known symbol
- * follows. Bytes of byte fallback are not known symbols in this sense. */
+/* Writes the unknown symbol that waits. As in the package `tokenizers`, it is written when the next
+ * known symbol follows; bytes of byte fallback do not count as known symbols here. */
 static void put_unknown(struct symbols *s, const char *at, size_t length) {
     const struct sl_tokenizer *t = s->w->t;
     bool all = t->byte_fallback;
@@ -163,7 +164,8 @@ static void byte_symbols(struct symbols *s, const char *word, size_t length) {
     }
 }
 
-/* The token of a character with the prefix or suffix that its place in the word asks for. */
+/* Returns the token of a character with the prefix or suffix that its place in the word
+ * requires. */
 static int32_t find_dressed(struct sl_tokenizer_work *w, struct sl_str one, bool first, bool last) {
     const struct sl_tokenizer *t = w->t;
     size_t before = first ? 0 : t->prefix.length, after = last ? t->suffix.length : 0;

@@ -1,5 +1,5 @@
-/* Bytes as characters: printable ones as themselves, the others from U+0100 upwards in order (a blank
- * is U+0120). */
+/* Represents bytes by characters: a printable byte by itself, the others by characters from U+0100
+ * on, in order (a blank by U+0120). */
 #include "tokenizer/bytes.h"
 
 #include "tokenizer/chars.h"
@@ -10,7 +10,7 @@ static bool is_shown(unsigned byte) {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* The bytes that are not shown are 00 to 20, 7f to a0 and ad. */
+/* the bytes that are not printable are 00 to 20, 7f to a0 and ad */
 uint32_t sl_tokenizer_byte_char(unsigned char byte) {
     if (is_shown(byte))
         return byte;
@@ -38,7 +38,7 @@ static int hex4(const char *at) {
     return value;
 }
 
-/* Read one character of a raw JSON string; advances *at. */
+/* Reads one character of a raw JSON string; advances *at. */
 static uint32_t json_char(const char **at, const char *end) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     uint32_t code;

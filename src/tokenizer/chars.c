@@ -31,7 +31,7 @@ size_t sl_tokenizer_ascii_bytes(const char *text, size_t length) {
     return at;
 }
 
-/* The length of the character at `p`, or minus the length of the part that cannot begin one: the
+/* Returns the length of the character at `p`. If none begins there, returns minus the length of the
  * longest prefix of a character that is well-formed (Unicode, table 3-7), at least one byte. */
 static int measure(const unsigned char *p, size_t length) {
     int n = p[0] < 0x80   ? 1
@@ -122,8 +122,8 @@ bool sl_tokenizer_is_other(uint32_t code) {
                       c == UTF8PROC_CATEGORY_CO);
 }
 
-/* Alphabetic, marks, decimal digits, connectors and joiners (UTS 18, annex C). Of the symbols, the
- * circled and squared letters are alphabetic. */
+/* Is it alphabetic, a mark, a decimal digit, a connector or a joiner (UTS 18, annex C)? Of the
+ * symbols, the circled and squared letters count as alphabetic. */
 bool sl_tokenizer_is_word(uint32_t code) {
     if (code < 0x80)
         return code == '_' || sl_tokenizer_unicode_class(code) == SL_UNICODE_LETTER ||

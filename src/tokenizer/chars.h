@@ -1,17 +1,17 @@
-/* UTF-8 and the classes of characters that the steps of tokenizers ask for. */
+/* UTF-8 and the classes of characters that tokenizers need. */
 #ifndef SL_TOKENIZER_CHARS_H
 #define SL_TOKENIZER_CHARS_H
 
 #include "base/text.h"
 #include "tokenizer/unicode.h"
 
-/* Length in bytes of the character that a byte of valid UTF-8 begins. */
+/* Returns the length of the character that this byte of valid UTF-8 begins. */
 static inline int sl_tokenizer_char_bytes(char lead) {
     unsigned char c = (unsigned char)lead;
     return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
-/* Decode one character of valid UTF-8; returns its length. */
+/* Decodes one character of valid UTF-8; returns its length. */
 static inline int sl_tokenizer_char(const char *text, uint32_t *code) {
     const unsigned char *p = (const unsigned char *)text;
     if (p[0] < 0x80) {
@@ -30,22 +30,22 @@ static inline int sl_tokenizer_char(const char *text, uint32_t *code) {
     return 4;
 }
 
-/* Encode; returns the length. `out` has room for 4 bytes. */
+/* Encodes a character; returns its length. `out` has room for 4 bytes. */
 int sl_tokenizer_put_char(char *out, uint32_t code);
 void sl_tokenizer_text_put_char(struct sl_text *text, uint32_t code);
 
-/* The number of leading ASCII bytes. */
+/* Returns the number of leading ASCII bytes. */
 size_t sl_tokenizer_ascii_bytes(const char *text, size_t length);
 
-/* Append `text` with each maximal part that is not UTF-8 replaced by U+FFFD. */
+/* Appends `text` with each maximal part that is not UTF-8 replaced by U+FFFD. */
 void sl_tokenizer_repair(const char *text, size_t length, struct sl_text *out);
 bool sl_tokenizer_is_utf8(const char *text, size_t length);
 
-bool sl_tokenizer_is_number(uint32_t code);      /* N* */
-bool sl_tokenizer_is_punctuation(uint32_t code); /* P* and the symbols of ASCII */
-bool sl_tokenizer_is_mark(uint32_t code);        /* M* */
-bool sl_tokenizer_is_nonspacing(uint32_t code);  /* Mn */
-bool sl_tokenizer_is_other(uint32_t code);       /* Cc, Cf, Co */
-bool sl_tokenizer_is_word(uint32_t code);        /* \w */
+bool sl_tokenizer_is_number(uint32_t code);      /* Unicode categories N* */
+bool sl_tokenizer_is_punctuation(uint32_t code); /* categories P*, and the symbols of ASCII */
+bool sl_tokenizer_is_mark(uint32_t code);        /* categories M* */
+bool sl_tokenizer_is_nonspacing(uint32_t code);  /* category Mn */
+bool sl_tokenizer_is_other(uint32_t code);       /* categories Cc, Cf, Co */
+bool sl_tokenizer_is_word(uint32_t code);        /* \w of regular expressions */
 
 #endif

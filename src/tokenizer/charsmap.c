@@ -3,10 +3,9 @@
  *   u32 size of the trie in bytes; u32 unit[]; replacements, each ended by a zero byte
  *
  * A unit has a label (bits 0-7 and 31), a leaf bit (8) and an offset (bits 9-30, in units or in
- * blocks of 256); the unit of a leaf has a value (bits 0-30), the place of the replacement.
+ * blocks of 256); the unit of a leaf has a value (bits 0-30), the position of the replacement.
  * As in the `tokenizers` package, a grapheme cluster of up to 5 bytes is looked up as one; the
- * shortest entry at its start replaces all of it. Else each character is looked up.
- */
+ * shortest entry at its start replaces all of it. Else each character is looked up. */
 #include "tokenizer/chars.h"
 #include "tokenizer/own.h"
 
@@ -96,7 +95,7 @@ sl_err sl_tokenizer_charsmap_read(struct sl_tokenizer *t, struct sl_json_in *jso
 
 static size_t offset_of(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6); }
 
-/* The replacement of the shortest entry at the start of `key`, or NULL. */
+/* Returns the replacement of the shortest entry at the start of `key`, or NULL. */
 static const char *find(const struct sl_tokenizer_charsmap *map, struct sl_str key,
                         size_t *length) {
     size_t at = offset_of(map->unit[0]);
@@ -123,7 +122,7 @@ static const char *find(const struct sl_tokenizer_charsmap *map, struct sl_str k
     return NULL;
 }
 
-/* The end of the grapheme cluster that begins at `from`. */
+/* Returns the end of the grapheme cluster that begins at `from`. */
 static size_t cluster_end(struct sl_str in, size_t from) {
     utf8proc_int32_t state = 0;
     uint32_t code, next;

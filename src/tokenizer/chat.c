@@ -10,11 +10,13 @@
 
 struct sl_tokenizer_template {
     const char *name, *start;
-    const char *before[3], *after[3]; /* of a message, by role; before NULL: no such role */
+    /* [role] text around a message; before NULL: there is no such role */
+    const char *before[3], *after[3];
     bool trims;
-    bool system_in_user; /* the system message stands inside the first message of the user */
-    const char *has[2], *has_not[2]; /* in the text of its Jinja */
-    const char *bos, *eos;           /* without a tokenizer_config.json */
+    bool system_in_user; /* the system message is put inside the first message of the user */
+    /* words that the Jinja text of the template has, and has not */
+    const char *has[2], *has_not[2];
+    const char *bos, *eos; /* used without a tokenizer_config.json */
 };
 
 static const struct sl_tokenizer_template templates[] = {
@@ -81,7 +83,7 @@ bool sl_tokenizer_chat_role(struct sl_str name, enum sl_chat_role *out) {
     return false;
 }
 
-/* ---- recognising ---- */
+/* ---- recognising a template ---- */
 
 static bool contains(struct sl_str text, const char *word) {
     size_t length = strlen(word);
@@ -103,7 +105,8 @@ static const struct sl_tokenizer_template *recognise(struct sl_str jinja) {
     return NULL;
 }
 
-/* ChatML of Qwen: the message in '<|im_start|>system\nYou are ...<|im_end|>', if there is one. */
+/* Finds the default system message in ChatML of Qwen: '<|im_start|>system
+ * You are ...<|im_end|>'. */
 static void find_system(struct sl_str jinja, struct sl_tokenizer_chat *chat) {
     static const char open[] = "<|im_start|>system", close[] = "<|im_end|>";
     for (size_t at = 0; at + sizeof open < jinja.length; at++) {
@@ -132,7 +135,7 @@ static void copy_token(char out[64], struct sl_str text) {
     }
 }
 
-/* A token as "</s>" or {"content": "</s>", ...}; null: none. */
+/* Reads a token that is "</s>" or {"content": "</s>", ...}; null: there is none. */
 static sl_err read_token(struct sl_json_in *json, struct sl_arena *arena, char out[64]) {
     out[0] = 0;
     if (json->event == SL_JSON_STRING)
@@ -218,7 +221,7 @@ out:
     return err;
 }
 
-/* Read NAME in the folder of `path`; an absent file is empty. */
+/* Reads NAME in the folder of `path`; a file that does not exist counts as empty. */
 static sl_err read_beside(const char *path, const char *name, char **text, size_t *length) {
     enum { FILE_MAX = 16 << 20 };
     struct sl_text inside = {0}, beside = {0};
@@ -256,7 +259,7 @@ out:
 /* ---- rendering ---- */
 
 struct border {
-    size_t from, to; /* an answer in the text */
+    size_t from, to; /* where an answer begins and ends in the text */
 };
 
 struct rendering {
@@ -302,7 +305,7 @@ static void put_message(struct rendering *r, enum sl_chat_role role, struct sl_s
     if (role == SL_CHAT_ASSISTANT) {
         while (answer.to > answer.from && r->out->at[answer.to - 1] == '\n' &&
                t->after[role][strlen(t->after[role]) - 1] == '\n')
-            answer.to--; /* the model does not write what follows the end of its turn */
+            answer.to--; /* the model does not write the text after the end of its turn */
         SL_PUSH(&r->answers, answer);
     }
 }
@@ -345,8 +348,8 @@ sl_err sl_tokenizer_chat_render(const struct sl_tokenizer_chat *chat,
     return err;
 }
 
-/* The number of ids that the text up to `end` has in common with the whole: where a border of the
- * text lies among the ids. */
+/* Returns where a position in the text lies among the ids: the number of ids that the text up to
+ * `end` has in common with the whole text. */
 static int64_t border_of(const struct sl_tokenizer *t, const struct sl_text *text, size_t end,
                          const int32_t *ids, int64_t count) {
     struct sl_tokens part = {0};

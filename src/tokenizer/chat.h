@@ -1,8 +1,7 @@
-/* Chat templates: a conversation as one text, and which parts of it are answers.
+/* Chat templates turn a conversation into one text and tell which parts of it are answers.
  *
- * The templates are rows with names; Jinja is not interpreted. The template of a folder of Hugging
- * Face is recognised by what its text contains.
- */
+ * The templates are rows with names; Jinja is not interpreted. The template of a Hugging Face
+ * folder is recognised by words in its text. */
 #ifndef SL_TOKENIZER_CHAT_H
 #define SL_TOKENIZER_CHAT_H
 
@@ -16,17 +15,17 @@ struct sl_tokenizer_message {
 };
 
 struct sl_tokenizer_chat {
-    const struct sl_tokenizer_template *row; /* NULL: none */
-    char bos[64], eos[64];                   /* "": none */
-    char system[256]; /* the message of a conversation that has none; "": none */
+    const struct sl_tokenizer_template *row; /* NULL: there is no template */
+    char bos[64], eos[64];                   /* tokens; "": none */
+    char system[256]; /* system message for a conversation without one; "": none */
 };
 
-/* The templates by number, NULL at the end. */
+/* Returns the name of template i; NULL after the last. */
 const char *sl_tokenizer_template_name(int i);
 
-/* Read tokenizer_config.json and chat_template.jinja beside the tokenizer (NULL: bytes). `name`
- * chooses a template; NULL or "": the folder's. A folder without template leaves row NULL; a
- * template that is not recognised is refused only with `needed`. */
+/* Reads tokenizer_config.json and chat_template.jinja in the folder of the tokenizer (NULL: tokens
+ * are bytes). `name` chooses a template; NULL or "": the folder's. A folder without template leaves
+ * row NULL; a template that is not recognised is refused only if `needed`. */
 SL_MUST_CHECK sl_err sl_tokenizer_chat_open(const char *tokenizer, const char *name, bool needed,
                                             struct sl_tokenizer_chat *out);
 /* The same from texts; jinja may be empty. */
@@ -36,15 +35,15 @@ SL_MUST_CHECK sl_err sl_tokenizer_chat_read(const char *file, struct sl_str conf
 
 bool sl_tokenizer_chat_role(struct sl_str name, enum sl_chat_role *out);
 
-/* Append the ids of a conversation to `out` and, for each, 1 to `answers` if it belongs to an answer
- * of the assistant (the token that ends its turn included), else 0. Refuses an order of roles that
- * the template does not have. */
+/* Appends the ids of a conversation to `out` and, for each, 1 to `answers` if it belongs to an
+ * answer of the assistant (including the token that ends its turn), else 0. Refuses an order of
+ * roles that the template does not have. */
 SL_MUST_CHECK sl_err sl_tokenizer_chat_encode(const struct sl_tokenizer_chat *chat,
                                               const struct sl_tokenizer *tokenizer,
                                               const struct sl_tokenizer_message *messages,
                                               int64_t count, struct sl_tokens *out,
                                               struct sl_tokens *answers);
-/* Append the text that the ids stand for. */
+/* Appends the text that the ids stand for. */
 SL_MUST_CHECK sl_err sl_tokenizer_chat_render(const struct sl_tokenizer_chat *chat,
                                               const struct sl_tokenizer_message *messages,
                                               int64_t count, struct sl_text *out);

@@ -1,4 +1,4 @@
-/* Decoding: the texts of the tokens go through the decoders as a list of strings. */
+/* Decoding: the texts of the tokens pass through the decoders as a list of strings. */
 #include "tokenizer/bytes.h"
 #include "tokenizer/chars.h"
 #include "tokenizer/own.h"
@@ -42,7 +42,7 @@ static void decode_byte_level(const struct sl_tokenizer_step *step,
     sl_text_free(&bytes);
 }
 
-/* The byte of "<0x41>", or -1. */
+/* Returns the byte of "<0x41>", or -1. */
 static int fallback_byte(struct sl_str s) {
     char hex[3] = {0};
     if (s.length != 6 || memcmp(s.at, "<0x", 3) != 0 || s.at[5] != '>' ||
@@ -88,7 +88,7 @@ static void decode_byte_fallback(const struct sl_tokenizer_step *step,
     sl_text_free(&bytes);
 }
 
-/* Append `s` with every `old` replaced. */
+/* Appends `s` with every `old` replaced. */
 static void replace_all(struct sl_str s, struct sl_str old, struct sl_str fresh,
                         struct sl_text *out) {
     struct sl_tokenizer_step step = {.pattern = old, .content = fresh};
@@ -96,7 +96,7 @@ static void replace_all(struct sl_str s, struct sl_str old, struct sl_str fresh,
         sl_text_put_bytes(out, s.at, s.length);
 }
 
-/* The artefacts that WordPiece and CTC leave in front of punctuation. */
+/* Removes blanks that WordPiece and CTC leave in front of punctuation. */
 static void clean_up(struct sl_text *text, size_t from) {
     static const char *const pairs[][2] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
@@ -289,14 +289,14 @@ static const struct sl_tokenizer_op ops[] = {
 
 const struct sl_tokenizer_table sl_tokenizer_decoders = {"decoder", ops};
 
-/* ---- the whole ---- */
+/* ---- decoding a whole text ---- */
 
 static void strings_free(struct sl_tokenizer_strings *list) {
     sl_text_free(&list->text);
     SL_VEC_FREE(&list->end);
 }
 
-/* Without a decoder, the tokens are joined by blanks. */
+/* Joins the tokens by blanks if there is no decoder. */
 static void join(const struct sl_tokenizer *t, const struct sl_tokenizer_strings *list,
                  struct sl_text *out) {
     for (int64_t i = 0; i < list->end.count; i++) {
@@ -339,7 +339,7 @@ void sl_tokenizer_decode(const struct sl_tokenizer *t, const int32_t *ids, int64
 
 /* ---- pieces ---- */
 
-/* A token that decodes to something, to stand in front of another. */
+/* Finds a token that decodes to something, to be put in front of another one. */
 static int32_t find_leader(const struct sl_tokenizer *t, int32_t except) {
     int32_t best = -1;
     for (int32_t id = 0; id < t->vocab && id < 4096 && best < 0; id++) {
@@ -380,7 +380,7 @@ static void put_piece(const struct sl_tokenizer *t, const int32_t *leader, int32
 void sl_tokenizer_pieces_build(struct sl_tokenizer *t) {
     int32_t leader[2];
     if (t->byte_level && t->decoder.count <= 1)
-        return; /* the tokens as they are stored */
+        return; /* pieces are the tokens as they are stored */
     leader[0] = find_leader(t, -1);
     leader[1] = find_leader(t, leader[0]);
     t->piece_end = sl_realloc(NULL, sizeof *t->piece_end * (size_t)(t->vocab + 1));

@@ -1,11 +1,10 @@
-/* The differences of Oniguruma's dialect:
+/* Translates regular expressions. Oniguruma's dialect differs from PCRE2:
  *
  *   \h is a hexadecimal digit; (?m) lets . match a line end; {,n} is {0,n}
  *   X{n,m}+ repeats X{n,m}; it is not possessive
  *   [a[bc]] is a union, [a&&b] an intersection
  *   \s \w are the classes of Unicode; \p{Han} is the script, without extensions
- *   \u1234 is a character; \p{Alpha} ... are POSIX classes
- */
+ *   \u1234 is a character; \p{Alpha} ... are POSIX classes */
 #include "tokenizer/dialect.h"
 
 #include "tokenizer/unicode.h"
@@ -31,7 +30,7 @@ struct translation {
     int depth, classes;
 };
 
-/* A class while it is read: items for one pair of brackets, and alternatives to it. */
+/* A class that is being read: items for one pair of brackets, and alternatives to it. */
 struct charset {
     struct sl_text items, others;
 };
@@ -45,7 +44,7 @@ static void put_alternative(struct charset *set, const char *text) {
     sl_text_printf(&set->others, "%s%s", set->others.length ? "|" : "", text);
 }
 
-/* The items of a class, as one expression for a character. */
+/* Writes the items of a class as one expression for a character. */
 static void put_charset(struct sl_text *out, const struct charset *set, bool negated) {
     const char *items = set->items.length ? set->items.at : NULL;
     if (!set->others.length && items)
@@ -69,7 +68,8 @@ static void add_set(struct charset *set, const char *items, bool negated) {
     sl_text_free(&text);
 }
 
-/* The class of a name such as Alpha or Letter; NULL: a script or a category of two letters. */
+/* Returns the class with a name such as Alpha or Letter; NULL: it is a script or a category of two
+ * letters. */
 static const char *named_class(const char *name) {
     static const char *const names[][2] = {
         {"alnum", "\\p{Alphabetic}\\p{Nd}"},
@@ -108,7 +108,7 @@ static const char *named_class(const char *name) {
     return NULL;
 }
 
-/* \p{...}, \P{...}; `at` is behind the letter. */
+/* Translates \p{...} or \P{...}; `at` is after the letter. */
 static sl_err add_property(struct translation *t, struct charset *set, bool negated) {
     char name[NAME], plain[NAME], text[NAME + 16];
     const char *close =
@@ -130,7 +130,7 @@ static sl_err add_property(struct translation *t, struct charset *set, bool nega
     t->at = close + 1;
     const char *known = named_class(plain);
     snprintf(text, sizeof text, "\\p{sc:%s}", name);
-    if (!known && !t->compiles(text)) /* no script: a category, or a property */
+    if (!known && !t->compiles(text)) /* it is no script, so a category or a property */
         snprintf(text, sizeof text, "\\p{%s}", name);
     if (!known && !t->compiles(text))
         return sl_fail(SL_ERR_INPUT,
@@ -145,7 +145,7 @@ static sl_err add_property(struct translation *t, struct charset *set, bool nega
     return SL_OK;
 }
 
-/* An escape that is a class, or a character; `at` is behind the backslash. */
+/* Translates an escape that is a class or a character; `at` is after the backslash. */
 static sl_err add_escape(struct translation *t, struct charset *set) {
     char c = *t->at++;
     switch (c) {
@@ -174,7 +174,7 @@ static sl_err add_escape(struct translation *t, struct charset *set) {
 
 static sl_err put_class(struct translation *t, struct sl_text *out);
 
-/* One item of a class; `at` is at its first byte. */
+/* Reads one item of a class; `at` is at its first byte. */
 static sl_err add_item(struct translation *t, struct charset *set) {
     char c = *t->at;
     struct sl_text inner = {0};
@@ -200,7 +200,7 @@ static sl_err add_item(struct translation *t, struct charset *set) {
     return err;
 }
 
-/* The items up to "&&" or "]". */
+/* Reads the items up to "&&" or "]". */
 static sl_err read_segment(struct translation *t, struct charset *set, bool first) {
     const char *start = t->at;
     while (t->at < t->end) {
@@ -218,7 +218,7 @@ static sl_err read_segment(struct translation *t, struct charset *set, bool firs
     return sl_fail(SL_ERR_INPUT, "a regular expression with a class that is not closed");
 }
 
-/* [A&&B]: a character of A in front of which (?=B) holds. `at` is at the bracket. */
+/* Writes [A&&B] as a character of A before which (?=B) holds. `at` is at the bracket. */
 static sl_err put_class(struct translation *t, struct sl_text *out) {
     struct sl_text whole = {0};
     struct charset first = {{0}, {0}};
@@ -273,7 +273,7 @@ static sl_err put_escape(struct translation *t) {
     return err;
 }
 
-/* "(", "(?:", "(?m-i:" and others up to what is not special. */
+/* Translates "(", "(?:", "(?m-i:" and others, up to the text that is not special. */
 static sl_err put_group(struct translation *t) {
     if (t->depth == GROUPS)
         return sl_fail(SL_ERR_INPUT, "a regular expression with groups nested deeper than %d",
@@ -290,11 +290,11 @@ static sl_err put_group(struct translation *t) {
         t->at++;
     }
     if (t->at < t->end && *t->at != ')')
-        sl_text_put_bytes(t->out, t->at++, 1); /* : = ! < > # */
+        sl_text_put_bytes(t->out, t->at++, 1); /* one of : = ! < > # */
     return SL_OK;
 }
 
-/* {n,m}; anything else that begins with a brace is that character. */
+/* Translates {n,m}; any other brace stands for itself. */
 static void put_braces(struct translation *t) {
     const char *at = t->at + 1;
     struct sl_text atom = {0};

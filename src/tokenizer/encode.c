@@ -62,7 +62,7 @@ static void encode_word(struct sl_tokenizer_work *w, const char *word, size_t le
     }
 }
 
-/* Encode text between added tokens; it is normalised. `first`: it begins the input. */
+/* Encodes text between added tokens, after normalising it. `first`: it begins the input. */
 static void encode_plain(struct sl_tokenizer_work *w, struct sl_str text, bool first) {
     struct sl_tokenizer_span whole = {0, text.length, first};
     if (!text.length)
@@ -76,7 +76,7 @@ static void encode_plain(struct sl_tokenizer_work *w, struct sl_str text, bool f
         encode_word(w, w->text.at + w->spans.at[i].from, w->spans.at[i].to - w->spans.at[i].from);
 }
 
-/* Normalise a part of the input and look for added tokens in the result. */
+/* Normalises a part of the input and looks for added tokens in the result. */
 static void encode_part(struct sl_tokenizer_work *w, struct sl_str part, bool match) {
     const struct sl_tokenizer *t = w->t;
     struct sl_text normal = {0};
@@ -157,7 +157,7 @@ size_t sl_tokenizer_cut(const struct sl_tokenizer *t, const char *text, size_t l
         return from < length ? from : length;
     if (!t->cuts)
         return length;
-    /* No rule joins a printable ASCII character with a following blank. */
+    /* no rule joins a printable ASCII character with a following blank */
     for (size_t at = from > 0 ? from : 1; at < length; at++)
         if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f)
             return at;

@@ -1,4 +1,4 @@
-/* Finding added tokens in a text. Private to encode.c and added.c. */
+/* Finds added tokens in a text. Private to encode.c and added.c. */
 #ifndef SL_TOKENIZER_ENCODE_H
 #define SL_TOKENIZER_ENCODE_H
 
@@ -6,13 +6,14 @@
 
 struct sl_tokenizer_finder {
     struct sl_str text;
-    size_t at;          /* where the search goes on */
-    size_t from, start; /* plain text in front of the token */
-    size_t to;          /* behind the token */
+    size_t at;          /* where the search continues */
+    size_t from, start; /* the plain text in front of the token: [from, start) */
+    size_t to;          /* end of the token */
     int32_t id;
 };
 
-/* The next added token: longest match, leftmost first. False: none; [from, start) is the rest. */
+/* Finds the next added token: leftmost, and the longest there. False: none; [from, start) is then
+ * the remaining text. */
 bool sl_tokenizer_added_next(const struct sl_tokenizer *t, const struct sl_trie *trie,
                              struct sl_tokenizer_finder *finder);
 

@@ -48,10 +48,10 @@ static sl_err index_merges(struct sl_tokenizer *t, const char *name) {
     return SL_OK;
 }
 
-/* A token that merges make spans symbols; merging never joins two neighbours that are not adjacent
- * inside some token. The last symbol of `left` and the first of `right` are all such neighbours.
- * The symbols of a token are those of its text: the last and the first of them do not depend on the
- * merge that makes it. */
+/* Fills t->meets. A token that merges make spans symbols, and merges never join two neighbours that
+ * are not adjacent inside some token. The last symbol of `left` and the first of `right` are such
+ * neighbours. The symbols of a token follow from its text: its first and last symbol do not depend
+ * on the merge that makes it. */
 static void index_meets(struct sl_tokenizer *t) {
     int32_t *first = sl_realloc(NULL, sizeof *first * (size_t)t->vocab);
     int32_t *last = sl_realloc(NULL, sizeof *last * (size_t)t->vocab);
@@ -59,7 +59,7 @@ static void index_meets(struct sl_tokenizer *t) {
     memset(t->meets, 0, SL_TOKENIZER_MEETS_BYTES);
     for (int64_t id = 0; id < t->vocab; id++)
         first[id] = last[id] = (int32_t)id;
-    /* A merge may come before those that make its parts: repeat until nothing changes. */
+    /* a merge may come before those that make its parts, so this repeats until nothing changes */
     for (int round = 0; round < 64; round++) {
         bool changed = false;
         for (int64_t i = 0; i < t->merge_count; i++) {
@@ -86,13 +86,13 @@ static void index_meets(struct sl_tokenizer *t) {
 struct reader {
     struct sl_tokenizer *t;
     const char *name;
-    char *scratch; /* two tokens */
+    char *scratch; /* room for two tokens */
 };
 
 static size_t resolve(const struct reader *r, struct sl_str raw, bool escapes, char *out) {
     size_t length = sl_tokenizer_resolve(raw, escapes, out);
     if (r->t->byte_level)
-        (void)sl_tokenizer_to_bytes(out, &length); /* else the lookup fails */
+        (void)sl_tokenizer_to_bytes(out, &length); /* if it fails, the lookup will fail */
     return length;
 }
 
@@ -123,7 +123,7 @@ static sl_err put_merge(struct reader *r, struct sl_str left, struct sl_str righ
     return SL_OK;
 }
 
-/* Split "a b" at its blank; SL_ERR_INPUT unless there is exactly one blank, inside. */
+/* Splits "a b" at its blank; SL_ERR_INPUT unless there is exactly one blank, and inside. */
 static sl_err split_pair(const struct reader *r, int64_t rank, struct sl_str pair,
                          struct sl_str *left, struct sl_str *right) {
     const char *blank = pair.length ? memchr(pair.at, ' ', pair.length) : NULL;
@@ -138,7 +138,7 @@ static sl_err split_pair(const struct reader *r, int64_t rank, struct sl_str pai
     return SL_OK;
 }
 
-/* Read one element of the list of merges: "a b" or ["a", "b"]. */
+/* Reads one element of the list of merges: "a b" or ["a", "b"]. */
 static sl_err read_pair(struct sl_json_in *json, const struct reader *r, int64_t rank,
                         struct sl_str *left, struct sl_str *right) {
     if (json->event == SL_JSON_STRING)
@@ -174,7 +174,7 @@ static sl_err read_json(struct reader *r, const struct sl_json_in *merges) {
     return SL_OK;
 }
 
-/* The next merge line of merges.txt; false at the end. */
+/* Returns the next merge line of merges.txt; false at the end. */
 static bool next_line(struct sl_str *text, bool first, struct sl_str *line) {
     while (text->length) {
         const char *end = memchr(text->at, '\n', text->length);

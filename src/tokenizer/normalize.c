@@ -1,4 +1,4 @@
-/* The normalizers. */
+/* The table of normalizers. */
 #include "tokenizer/bytes.h"
 #include "tokenizer/chars.h"
 #include "tokenizer/own.h"
@@ -9,7 +9,7 @@
 
 enum { SEGMENT = 256 };
 
-/* Normalise a segment; it begins and ends where no character interacts with its neighbour. */
+/* Normalises a segment that begins and ends where no character interacts with its neighbour. */
 static void put_form(struct sl_str in, utf8proc_option_t options, struct sl_text *out) {
     utf8proc_int32_t small[SEGMENT], *code = small;
     utf8proc_ssize_t room = SEGMENT, count;
@@ -29,7 +29,7 @@ static void put_form(struct sl_str in, utf8proc_option_t options, struct sl_text
         free(code);
 }
 
-/* All characters below U+0300, which NFC does not change? */
+/* Are all characters below U+0300? NFC does not change these. */
 static bool is_composed(struct sl_str in) {
     for (size_t i = 0; i < in.length; i++)
         if ((unsigned char)in.at[i] >= 0xcc)
@@ -37,7 +37,8 @@ static bool is_composed(struct sl_str in) {
     return true;
 }
 
-/* Only a run without ASCII, with the ASCII character in front of it, is looked at. */
+/* Applies a normal form. Only runs without ASCII, with the ASCII character before each, are
+ * examined. */
 static bool apply_form(const struct sl_tokenizer_step *step, struct sl_str in,
                        struct sl_text *out) {
     utf8proc_option_t options = (utf8proc_option_t)step->op->form;
@@ -62,7 +63,7 @@ static bool apply_form(const struct sl_tokenizer_step *step, struct sl_str in,
 
 /* ---- characters ---- */
 
-/* Lower case of letters that are younger than the tables of utf8proc 2.8 (Unicode 17). */
+/* Returns the lower case of letters that are newer than the tables of utf8proc 2.8 (Unicode 17). */
 static uint32_t newer_lower(uint32_t code) {
     static const struct {
         uint32_t low, high;
@@ -93,7 +94,7 @@ static void put_lower(struct sl_text *out, uint32_t code) {
     }
 }
 
-/* Lower-case ASCII, as far as it goes. */
+/* Converts leading ASCII characters to lower case. */
 static size_t lower_ascii(struct sl_str in, struct sl_text *out) {
     size_t n = sl_tokenizer_ascii_bytes(in.at, in.length);
     sl_text_put_bytes(out, in.at, n);
@@ -117,7 +118,7 @@ static bool apply_lower(const struct sl_tokenizer_step *step, struct sl_str in,
     return true;
 }
 
-/* Copy the characters that `drop` does not hold for. */
+/* Copies the characters that `drop` does not reject. */
 static bool filter(struct sl_str in, bool (*drop)(uint32_t), struct sl_text *out) {
     size_t copied = 0;
     uint32_t code;
@@ -254,7 +255,7 @@ static sl_err read_replace(struct sl_tokenizer *t, struct sl_tokenizer_fields *f
 }
 
 int64_t sl_tokenizer_replace_growth(const struct sl_tokenizer_step *step) {
-    /* A regular expression may match the empty string between any two bytes. */
+    /* a regular expression may match the empty string between any two bytes */
     int64_t length = (int64_t)step->content.length;
     return step->regex ? length + 1 : length / (int64_t)step->pattern.length + 1;
 }
@@ -278,7 +279,7 @@ static bool replace_regex(const struct sl_tokenizer_step *step, struct sl_str in
         sl_text_put_bytes(out, in.at + copied, found.from - copied);
         sl_text_put_bytes(out, step->content.at, step->content.length);
         copied = from = found.to;
-        if (found.to == found.from) /* an empty match: go on behind the next character */
+        if (found.to == found.from) /* after an empty match, continue after the next character */
             from += from < in.length ? (size_t)sl_tokenizer_char_bytes(in.at[from]) : 1;
     }
     sl_tokenizer_match_close(match);
@@ -357,7 +358,7 @@ static sl_err read_precompiled(struct sl_tokenizer *t, struct sl_tokenizer_field
                                struct sl_tokenizer_step *step) {
     if (!f->has[0])
         return sl_tokenizer_field_missing(f, 0, &f->at[0]);
-    step->growth = 32; /* a few entries are longer; a text of those only is no text */
+    step->growth = 32; /* a few entries are longer, but no text consists of these alone */
     return sl_tokenizer_charsmap_read(t, &f->at[0], &step->charsmap);
 }
 

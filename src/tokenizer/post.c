@@ -1,13 +1,14 @@
-/* Post-processors: the ids in front of a text and behind it. Each wraps what the one before made. */
+/* Post-processors: the ids before and after a text. Each processor wraps the result of the one
+ * before. */
 #include "tokenizer/own.h"
 
-struct sides { /* of one processor */
+struct sides { /* the ids of one processor */
     struct sl_tokens before, after;
 };
 
 static sl_err read_post(struct sl_tokenizer *t, struct sl_json_in *json, int depth);
 
-/* The pair ["[SEP]", 102] under a key. */
+/* Reads the pair ["[SEP]", 102] under a key. */
 static sl_err read_pair(struct sl_tokenizer *t, struct sl_tokenizer_fields *f, int i,
                         struct sl_tokens *out) {
     struct sl_json_in *json = &f->at[i];
@@ -27,7 +28,8 @@ static sl_err read_bert(struct sl_tokenizer *t, struct sl_tokenizer_fields *f,
     return read_pair(t, f, 1, &sides->before);
 }
 
-/* The ids of a special token in {"[CLS]": {"id": ..., "ids": [101], "tokens": [...]}, ...}. */
+/* Appends the ids of a special token from {"[CLS]": {"id": ..., "ids": [101], "tokens": [...]},
+ * ...}. */
 static sl_err put_special(struct sl_tokenizer *t, struct sl_json_in json, struct sl_str name,
                           struct sl_tokens *out) {
     struct sl_tokenizer_fields f;
@@ -63,7 +65,7 @@ static sl_err put_special(struct sl_tokenizer *t, struct sl_json_in json, struct
     }
 }
 
-/* The id of {"SpecialToken": {"id": ..., "type_id": ...}} or {"Sequence": {...}}. */
+/* Reads the id of {"SpecialToken": {"id": ..., "type_id": ...}} or {"Sequence": {...}}. */
 static sl_err read_piece(struct sl_json_in *json, bool *is_sequence, struct sl_str *id) {
     struct sl_tokenizer_fields kinds, f;
     if (json->event != SL_JSON_OBJECT)
@@ -150,7 +152,7 @@ static sl_err read_list(struct sl_tokenizer *t, struct sl_tokenizer_fields *f, i
     }
 }
 
-/* Read a processor whose first event was just read. */
+/* Reads a processor whose first event has been read. */
 static sl_err read_post(struct sl_tokenizer *t, struct sl_json_in *json, int depth) {
     struct sl_tokenizer_fields f;
     struct sl_str type;

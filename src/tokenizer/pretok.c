@@ -19,7 +19,7 @@ static int class_at(const struct place *p, size_t at, size_t *next) {
     return (int)sl_tokenizer_unicode_class(code);
 }
 
-/* The end of the run of `class` that starts at `at`, at most `max` characters. */
+/* Returns the end of the run of `class` that starts at `at`, with at most `max` characters. */
 static size_t run_end(const struct place *p, size_t at, int class, size_t max) {
     size_t next = at;
     for (size_t n = 0; n < max && class_at(p, at, &next) == class; n++)
@@ -27,7 +27,7 @@ static size_t run_end(const struct place *p, size_t at, int class, size_t max) {
     return at;
 }
 
-/* The length of a contraction 's 't 're 've 'm 'll 'd with its apostrophe, or 0. */
+/* Returns the length of a contraction 's 't 're 've 'm 'll 'd with its apostrophe, or 0. */
 static size_t contraction(const struct place *p, bool any_case) {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     if (p->text[0] != '\'')
@@ -45,13 +45,13 @@ static size_t contraction(const struct place *p, bool any_case) {
         if (!endings[i][n])
             return 1 + n;
     }
-    /* (?i) also folds U+017F, the long s */
+    /* (?i) also matches U+017F, the long s */
     if (any_case && p->length >= 3 && p->text[1] == '\xc5' && p->text[2] == '\xbf')
         return 3;
     return 0;
 }
 
-/* \s+(?!\S)|\s+ : all white space, without its last character if other text follows. */
+/* Matches \s+(?!\S)|\s+ : all white space, without its last character if other text follows. */
 static size_t blank(const struct place *p) {
     size_t at = 0, last = 0, next = 0;
     while (class_at(p, at, &next) == SL_UNICODE_SPACE) {
@@ -72,7 +72,8 @@ static size_t gpt2_word(const struct place *p) {
     return run_end(p, start, class, p->length);
 }
 
-/* \s*[\r\n]+ : white space up to and including its last line end, or 0. */
+/* Matches \s*[\r
+ * ]+ : white space up to and including its last line end, or 0. */
 static size_t line_ends(const struct place *p) {
     size_t at = 0, next = 0, found = 0;
     while (class_at(p, at, &next) == SL_UNICODE_SPACE) {

@@ -1,4 +1,5 @@
-/* The word rules of byte-level BPE (GPT-2, Llama 3, Qwen2); all other pre-tokenizers: split.c.
+/* The word rules of byte-level BPE (GPT-2, Llama 3, Qwen2); split.c has all other
+ * pre-tokenizers.
  *
  *   gpt2   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *   llama3 (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
@@ -6,8 +7,8 @@
  *   qwen2  as llama3, but \p{N} in place of \p{N}{1,3}
  *   none   the whole text is one word
  *
- * Hand-written matchers: alternatives are tried in this order, each matches greedily.
- */
+ * These are hand-written matchers. They try the alternatives in this order; each matches
+ * greedily. */
 #ifndef SL_TOKENIZER_PRETOK_H
 #define SL_TOKENIZER_PRETOK_H
 
@@ -15,10 +16,10 @@
 
 enum sl_pretok { SL_PRETOK_GPT2, SL_PRETOK_LLAMA3, SL_PRETOK_QWEN2, SL_PRETOK_NONE };
 
-/* The rule of a regular expression; SL_PRETOK_NONE: another expression. */
+/* Returns the rule that equals a regular expression; SL_PRETOK_NONE: there is no such rule. */
 enum sl_pretok sl_tokenizer_pretok_rule(struct sl_str pattern);
 
-/* The length in bytes of the first word of a non-empty text. */
+/* Returns the length in bytes of the first word of a non-empty text. */
 size_t sl_tokenizer_pretok_word(enum sl_pretok rule, const char *text, size_t length);
 
 #endif

@@ -12,7 +12,7 @@ enum { VERSION, TRUNCATION, PADDING, ADDED, NORMALIZER, PRETOK, POST, DECODER, M
 static const char top_keys[] = "version truncation padding added_tokens normalizer pre_tokenizer "
                                "post_processor decoder model";
 
-/* The place of a word in a list with blanks, or -1. */
+/* Returns the position of a word in a list with blanks, or -1. */
 static int key_index(const char *keys, const char *word) {
     size_t length = strlen(word);
     for (int i = 0; *keys; i++) {
@@ -24,7 +24,7 @@ static int key_index(const char *keys, const char *word) {
     return -1;
 }
 
-/* Files from before there was `type`: the members tell. */
+/* Guesses the model of a file without `type` by its members; old files have none. */
 static const struct sl_tokenizer_model *guess_model(const struct sl_json_in *object) {
     struct sl_json_in json = *object;
     bool merges = false, list = false;
@@ -63,7 +63,8 @@ static sl_err read_affix(struct sl_tokenizer *t, struct sl_tokenizer_fields *f, 
     return i < 0 ? SL_OK : sl_tokenizer_field_string(f, i, &t->arena, out);
 }
 
-/* Byte level: the last step before BPE maps bytes to characters, so both steps can be left out. */
+/* Is the tokenizer byte level? Then the last step before BPE maps bytes to characters, and both
+ * that step and the decoder's can be left out. */
 static bool is_byte_level(const struct sl_tokenizer *t, struct sl_tokenizer_fields *f) {
     int fallback = key_index(f->keys, "byte_fallback");
     struct sl_json_in json;
@@ -132,7 +133,7 @@ static sl_err read_json(struct sl_tokenizer *t, struct sl_tokenizer_source *sour
     return SL_OK;
 }
 
-/* vocab.json and merges.txt: the components of GPT-2. */
+/* Reads vocab.json and merges.txt, with the components of GPT-2. */
 static sl_err read_pair(struct sl_tokenizer *t, struct sl_tokenizer_source *source,
                         struct sl_str vocab) {
     static const char byte_level[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}";
@@ -156,8 +157,8 @@ static sl_err read_pair(struct sl_tokenizer *t, struct sl_tokenizer_source *sour
     return sl_tokenizer_merges_read(t, source);
 }
 
-/* May a text be cut in front of a blank that follows a printable ASCII character? Only the rules
- * that never join these two, and no step that looks further. */
+/* May a text be cut in front of a blank that follows a printable ASCII character? True for rules
+ * that never join these two, if no step looks further. */
 static bool may_cut(const struct sl_tokenizer *t) {
     const struct sl_tokenizer_step *step = t->pretok.at;
     bool prefixes = false;

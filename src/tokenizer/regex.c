@@ -8,7 +8,7 @@
 enum { PATTERN_MAX = 1 << 15, MATCH_LIMIT = 1000000 };
 
 struct sl_tokenizer_regex {
-    struct sl_tokenizer_regex *next; /* of the tokenizer */
+    struct sl_tokenizer_regex *next; /* next one of the tokenizer */
     pcre2_code *code;
 };
 
@@ -49,7 +49,7 @@ sl_err sl_tokenizer_regex_open(struct sl_tokenizer *t, struct sl_str pattern,
         return err;
     }
     sl_text_free(&text);
-    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it, matching is slower */
+    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* if this fails, matching is only slower */
     struct sl_tokenizer_regex *regex = sl_realloc(NULL, sizeof *regex);
     *regex = (struct sl_tokenizer_regex){.next = t->regexes, .code = code};
     t->regexes = regex;
@@ -90,7 +90,7 @@ static struct match *open_match(void) {
     return m;
 }
 
-/* A match that exceeds the limits counts as no match. */
+/* Finds a match; one that exceeds the limits counts as no match. */
 bool sl_tokenizer_regex_find(const struct sl_tokenizer_regex *regex, void **match,
                              struct sl_str text, size_t from, struct sl_tokenizer_span *found) {
     if (!*match)

@@ -5,7 +5,7 @@
 
 /* ---- cutting a span at matches ---- */
 
-/* Receives the parts of a span in order and combines them as the behavior says. */
+/* Receives the parts of a span in order and combines them according to the behavior. */
 struct cutter {
     struct sl_tokenizer_spans *out;
     enum sl_tokenizer_behavior behavior;
@@ -41,7 +41,7 @@ static void cut(struct cutter *c, size_t from, size_t to, bool match) {
     c->has_last = true;
 }
 
-/* Cut one span by a step. */
+/* Cuts one span by a step. */
 typedef void cut_span(const struct sl_tokenizer_step *step, struct sl_tokenizer_work *w,
                       struct sl_tokenizer_span span, struct cutter *c);
 
@@ -65,7 +65,7 @@ static void cut_rest(struct cutter *c, size_t from, size_t to) {
         cut(c, from, to, false);
 }
 
-/* Cut at characters of which `is` holds. */
+/* Cuts at characters for which `is` returns true. */
 static void cut_chars(struct sl_tokenizer_work *w, struct sl_tokenizer_span span,
                       bool (*is)(uint32_t), struct cutter *c) {
     size_t last = span.from;
@@ -119,7 +119,7 @@ static void cut_regex(const struct sl_tokenizer_step *step, struct sl_tokenizer_
     cut_rest(c, span.from + last, span.to);
 }
 
-/* The hand-written rules match all of a text, word by word. */
+/* Cuts by a hand-written rule, which matches the whole text, word by word. */
 static void cut_rule(const struct sl_tokenizer_step *step, struct sl_tokenizer_work *w,
                      struct sl_tokenizer_span span, struct cutter *c) {
     for (size_t at = span.from; at < span.to;) {
@@ -131,7 +131,7 @@ static void cut_rule(const struct sl_tokenizer_step *step, struct sl_tokenizer_w
 
 /* ---- rewriting ---- */
 
-/* Append the new text of a span. */
+/* Appends the new text of a span. */
 typedef void rewrite_span(const struct sl_tokenizer_step *step, const struct sl_tokenizer_work *w,
                           const struct sl_tokenizer_span *span, struct sl_text *out);
 
@@ -153,7 +153,8 @@ static void rewrite_all(const struct sl_tokenizer_step *step, struct sl_tokenize
 
 /* ---- ByteLevel ---- */
 
-enum { PREFIX_SPACE, USE_REGEX = 2 }; /* flags; 1 is trim_offsets, which does not change ids */
+/* indices of flags; flag 1 is trim_offsets, which does not change ids */
+enum { PREFIX_SPACE, USE_REGEX = 2 };
 
 static sl_err read_byte_level(struct sl_tokenizer *t, struct sl_tokenizer_fields *f,
                               struct sl_tokenizer_step *step) {
@@ -287,7 +288,7 @@ static void split_bert(const struct sl_tokenizer_step *step, struct sl_tokenizer
     cut_all(step, w, cut_punctuation, isolated);
 }
 
-/* \w+|[^\w\s]+ : runs of one class; white space is dropped. */
+/* Cuts by \w+|[^\w\s]+ : runs of one class; white space is dropped. */
 static void cut_words(const struct sl_tokenizer_step *step, struct sl_tokenizer_work *w,
                       struct sl_tokenizer_span span, struct cutter *c) {
     enum { SPACE, WORD, OTHER } class, last = SPACE;
@@ -388,7 +389,8 @@ static void split_fixed(const struct sl_tokenizer_step *step, struct sl_tokenize
     cut_all(step, w, cut_fixed, isolated);
 }
 
-/* Runs of one script, with the blanks behind them; blanks in front of the first run are dropped. */
+/* Cuts into runs of one script, with the blanks after them; blanks before the first run are
+ * dropped. */
 static sl_err read_scripts(struct sl_tokenizer *t, struct sl_tokenizer_fields *f,
                            struct sl_tokenizer_step *step) {
     static const char names[] =

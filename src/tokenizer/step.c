@@ -1,8 +1,9 @@
-/* Reading components: members of an object, and the steps of a component or a Sequence of them. */
+/* Reads components: members of an object, and the steps of a component or a Sequence of
+ * components. */
 #include "tokenizer/bytes.h"
 #include "tokenizer/own.h"
 
-/* The position of a word in a list with blanks, or -1. */
+/* Returns the position of a word in a list with blanks, or -1. */
 static int find_word(const char *list, struct sl_str word) {
     for (int i = 0; *list; i++) {
         size_t length = strcspn(list, " ");
@@ -75,7 +76,7 @@ sl_err sl_tokenizer_field_pattern(struct sl_tokenizer_fields *f, int i, struct s
     struct sl_tokenizer_fields kinds;
     struct sl_arena *arena = &t->arena;
     SL_TRY(sl_json_next(&f->at[i]));
-    if (f->at[i].event == SL_JSON_STRING) { /* of a decoder */
+    if (f->at[i].event == SL_JSON_STRING) { /* a pattern of a decoder */
         step->pattern = sl_tokenizer_unescape(f->at[i].string, arena);
         return SL_OK;
     }
@@ -178,7 +179,7 @@ static sl_err read_list(struct reader *r, struct sl_json_in *json) {
     return SL_OK;
 }
 
-/* Read a component whose first event was just read. */
+/* Reads a component whose first event has been read. */
 static sl_err read_component(struct reader *r, struct sl_json_in *json) {
     const struct sl_tokenizer_op *op;
     struct sl_tokenizer_fields fields;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest known tokenizer.json has 34 MB. */
+/* the largest known tokenizer.json has 34 MB */
 static const int64_t file_limit_bytes = 256 << 20;
 
 int32_t sl_tokenizer_find(const struct sl_tokenizer *t, struct sl_str bytes) {
@@ -19,7 +19,8 @@ int32_t sl_tokenizer_find(const struct sl_tokenizer *t, struct sl_str bytes) {
     int32_t id = sl_tokenizer_vocab_find(t, bytes);
     if (id >= 0 || !t->byte_level)
         return id;
-    for (int64_t i = 0; i < t->vocab; i++) /* a token whose text does not stand for bytes */
+    /* looks for a token whose text does not stand for bytes */
+    for (int64_t i = 0; i < t->vocab; i++)
         if (t->literal[i] && sl_str_equal(sl_tokenizer_token_bytes(t, i), bytes))
             return (int32_t)i;
     return -1;
@@ -112,7 +113,7 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Find tokenizer.json or vocab.json in a folder; `merges` is empty for a tokenizer.json. */
+/* Finds tokenizer.json or vocab.json in a folder; `merges` is empty for a tokenizer.json. */
 static sl_err find_files(const char *path, struct sl_text *vocab, struct sl_text *merges) {
     static const char *const names[] = {"tokenizer.json", "vocab.json"};
     sl_text_put(vocab, path);

@@ -1,4 +1,5 @@
-/* Built breadth first from the sorted strings: a node is a range of strings with a common prefix. */
+/* Builds a trie breadth first from sorted strings: a node is a range of strings with a common
+ * prefix. */
 #include "tokenizer/trie.h"
 
 #include "base/sort.h"
@@ -27,7 +28,7 @@ struct builder {
     SL_VEC(struct sl_trie_node) node;
 };
 
-/* Give a node its value and its children. */
+/* Gives a node its value and its children. */
 static void expand(struct builder *b, struct range r) {
     if (b->item[r.low].key.length == r.depth) {
         b->node.at[r.node].value = b->item[r.low].value;

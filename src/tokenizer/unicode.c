@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct range {
-    uint32_t low, high; /* both inside */
+    uint32_t low, high; /* both ends belong to the range */
 };
 
 static const struct range letters[] = {

@@ -1,4 +1,4 @@
-/* UTF-8 decoding and Unicode classes, as the `tokenizers` package has them. */
+/* UTF-8 decoding and Unicode classes, equal to those of the `tokenizers` package. */
 #ifndef SL_TOKENIZER_UNICODE_H
 #define SL_TOKENIZER_UNICODE_H
 
@@ -8,7 +8,7 @@
 
 enum sl_unicode { SL_UNICODE_OTHER, SL_UNICODE_LETTER, SL_UNICODE_NUMBER, SL_UNICODE_SPACE };
 
-/* The class in a regular expression: \p{L}, \p{N}, white space. */
+/* Returns the class of a character in regular expressions: \p{L}, \p{N}, white space. */
 enum sl_unicode sl_tokenizer_unicode_class(uint32_t code);
 
 enum sl_unicode_set {
@@ -20,15 +20,15 @@ enum sl_unicode_set {
     SL_UNICODE_IS_WORD,
 };
 
-/* Is a character that is not ASCII in the set? `otherwise`: by its category in utf8proc, which
- * counts unless the table of exceptions says the opposite. */
+/* Is a non-ASCII character in the set? `otherwise`: the answer by its category in utf8proc, which
+ * holds unless the table of exceptions says the opposite. */
 bool sl_tokenizer_unicode_except(enum sl_unicode_set set, uint32_t code, bool otherwise);
 
-/* Items of a bracketed class of PCRE2: the characters of a category such as L or Nd that its tables
- * may be too old for; "" if there are none. */
+/* Returns items of a bracketed class of PCRE2: the characters of a category such as L or Nd that
+ * PCRE2's tables may not know yet; "" if there are none. */
 const char *sl_tokenizer_unicode_newer(const char *category);
 
-/* White_Space of the Unicode standard. */
+/* Is the character White_Space in the Unicode standard? */
 static inline bool sl_tokenizer_is_space(uint32_t code) {
     if (code < 0x85)
         return (code >= 9 && code <= 13) || code == 0x20;
@@ -36,7 +36,7 @@ static inline bool sl_tokenizer_is_space(uint32_t code) {
            code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
 }
 
-/* Read the code point at the start of a non-empty text; returns its length in bytes. An invalid
+/* Reads the code point at the start of a non-empty text; returns its length in bytes. An invalid
  * byte gives U+FFFD (class OTHER), length 1. */
 int sl_tokenizer_utf8_read(const char *text, size_t length, uint32_t *code);
 

@@ -80,7 +80,8 @@ struct entry {
     double score;
 };
 
-/* The next entry of a vocabulary: "token": id, or ["token", score]. *more: false at the end. */
+/* Reads the next entry of a vocabulary: "token": id, or ["token", score]. *more: false at the
+ * end. */
 static sl_err next_entry(struct sl_json_in *json, bool is_list, int64_t index, bool *more,
                          struct entry *out) {
     *more = false;
@@ -124,7 +125,7 @@ static sl_err read_added(struct sl_json_in *json, struct sl_arena *arena,
     return SL_OK;
 }
 
-/* Read the list of added tokens into t->added; they are few. */
+/* Reads the list of added tokens into t->added; there are few. */
 static sl_err read_all_added(struct sl_tokenizer *t, struct sl_tokenizer_source *source) {
     SL_VEC(struct sl_tokenizer_added) list = {0};
     struct sl_tokenizer_added one;
@@ -199,7 +200,7 @@ static sl_err read_vocab(struct sl_tokenizer *t, struct sl_tokenizer_source *sou
     }
 }
 
-/* Added tokens that are not in the vocabulary get an entry; the others must agree with it. */
+/* Adds entries for added tokens that are not in the vocabulary; the others must agree with it. */
 static sl_err put_added(struct sl_tokenizer *t, const char *name) {
     for (int64_t i = 0; i < t->added_count; i++) {
         struct sl_tokenizer_added *added = &t->added[i];
@@ -235,12 +236,12 @@ static void index_tokens(struct sl_tokenizer *t) {
         if (!t->token[id].length || t->literal[id])
             continue;
         int64_t slot = bytes_slot(t, sl_tokenizer_token_bytes(t, id));
-        if (!t->by_bytes[slot] || t->score) /* of a repeated token the last id counts in a list */
+        if (!t->by_bytes[slot] || t->score) /* of a repeated token, the last id counts in a list */
             t->by_bytes[slot] = (uint32_t)id + 1;
     }
 }
 
-/* byte_id: the token of each byte; char_id: of each ASCII character. */
+/* Fills byte_id, the token of each byte, and char_id, that of each ASCII character. */
 static void index_bytes(struct sl_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++) {
         char text[8] = {(char)byte};

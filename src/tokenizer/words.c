@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* A trie of all tokens of the vocabulary. */
+/* Builds a trie of all tokens of the vocabulary. */
 static void build_trie(struct sl_tokenizer *t) {
     struct sl_trie_item *item = sl_realloc(NULL, sizeof *item * (size_t)(t->vocab + 1));
     int64_t count = 0;
@@ -22,7 +22,7 @@ static int64_t count_chars(const char *text, size_t length) {
     return count;
 }
 
-/* ---- WordPiece: the longest token, then the longest that continues it ... ---- */
+/* ---- WordPiece: the longest token, then the longest one that continues the word ... ---- */
 
 enum { WP_UNK, WP_PREFIX, WP_LONGEST };
 
@@ -110,10 +110,10 @@ static sl_err read_unigram(struct sl_tokenizer *t, struct sl_tokenizer_fields *f
     return SL_OK;
 }
 
-struct best { /* the best path that ends here */
+struct best { /* the best path that ends at a position */
     double score;
     int32_t id;
-    int32_t from; /* -1: none */
+    int32_t from; /* start of its last token; -1: none */
 };
 
 static void offer(struct best *to, double score, int32_t id, size_t from) {
@@ -121,7 +121,8 @@ static void offer(struct best *to, double score, int32_t id, size_t from) {
         *to = (struct best){score, id, (int32_t)from};
 }
 
-/* As the package: an unknown character only where no token is exactly one character. */
+/* Finds the best paths. As in the package, a character is unknown only where no token is exactly
+ * that character. */
 static void find_paths(const struct sl_tokenizer *t, const char *word, size_t length,
                        struct best *best) {
     for (size_t i = 0; i <= length; i++)
@@ -146,7 +147,7 @@ static void find_paths(const struct sl_tokenizer *t, const char *word, size_t le
     }
 }
 
-/* The tokens of an unknown part: its bytes, or unk. */
+/* Writes the tokens of an unknown part: its bytes, or unk. */
 static void put_unknown(struct sl_tokenizer_work *w, const char *at, size_t length) {
     const struct sl_tokenizer *t = w->t;
     int32_t id = sl_tokenizer_vocab_find(t, (struct sl_str){at, length});
@@ -171,7 +172,7 @@ static void encode_unigram(struct sl_tokenizer_work *w, const char *word, size_t
         size_t to = (size_t)end[--count];
         int32_t id = best[to].id;
         while (id == t->unk && count > 0 && best[end[count - 1]].id == t->unk)
-            to = (size_t)end[--count]; /* neighbours that are unknown are one */
+            to = (size_t)end[--count]; /* unknown neighbours become one */
         if (id == t->unk)
             put_unknown(w, word + from, to - from);
         else

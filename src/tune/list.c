@@ -1,4 +1,4 @@
-/* Lists of parameters: parsing, matching. */
+/* Lists of parameters: parses and matches them. */
 #include "tune/list.h"
 
 #include <fnmatch.h>
@@ -30,7 +30,7 @@ bool sl_tune_matches(const char *item, const char *param) {
     return strncmp(item, param, length) == 0 && (!param[length] || param[length] == '.');
 }
 
-/* The module of a weight: its name without ".weight". */
+/* Returns the length of the module's name in a weight's name: without ".weight". */
 static size_t module_length(const char *param) {
     static const char suffix[] = ".weight";
     size_t length = strlen(param), end = strlen(suffix);

@@ -1,4 +1,4 @@
-/* Adapters: adding them while a model is read, finding them again, merging them. */
+/* Adapters: adds them while a model is read, finds them in a graph, merges them. */
 #include "tune/tune.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static bool flag_of(const struct sl_node *node, const char *name) {
     return index >= 0 && node->attr[index].i;
 }
 
-/* The parameter that a product multiplies with; -1: none, or not a plain weight. */
+/* Returns the parameter by which a product multiplies; -1: none, or not a plain weight. */
 static int weight_of(const struct sl_graph *graph, const struct sl_node *node) {
     if (!is_product(node) || node->in_count < 2 || flag_of(node, "ta"))
         return -1;
@@ -31,7 +31,7 @@ static const char *adapter_name(struct sl_graph *graph, const char *weight, char
     return sl_arena_printf(&graph->arena, "%.*s.lora_%c.weight", (int)length, weight, which);
 }
 
-/* A parameter that several products share has one adapter. */
+/* Adds a parameter, or finds it: products that share a weight share an adapter. */
 static sl_err use_param(struct sl_graph *graph, const char *name, struct sl_shape shape,
                         struct sl_init init, int *out) {
     const int64_t *known = sl_map_find(&graph->names, sl_str(name));
@@ -43,7 +43,7 @@ static sl_err use_param(struct sl_graph *graph, const char *name, struct sl_shap
     return sl_fail(SL_ERR_INPUT, "`lora`: the model has a parameter '%s' of its own", name);
 }
 
-/* An op of one or two inputs (second -1) in the place of `like`. */
+/* Adds an op of one or two inputs (second -1) with the scope and position of `like`. */
 static sl_err emit(struct sl_graph *graph, const struct sl_node *like, const struct sl_op *op,
                    const int in[2], const union sl_attr *attr, int *out) {
     struct sl_node_spec spec = {.op = op,
@@ -55,7 +55,7 @@ static sl_err emit(struct sl_graph *graph, const struct sl_node *like, const str
     return sl_graph_node(graph, &spec, out);
 }
 
-/* y + scale (x A') B' */
+/* Adds y + scale (x A') B'. */
 static sl_err add_adapter(const struct sl_tune *tune, struct sl_graph *graph, int index, int weight,
                           int *y) {
     const struct sl_node node = graph->nodes.at[index]; /* a copy: nodes.at may move */
@@ -100,7 +100,7 @@ void sl_tune_attach(struct sl_tune *tune, struct sl_model_options *options) {
 
 /* ---- finding ---- */
 
-/* The only node that reads the first output of `node`; NULL: none, or several. */
+/* Returns the only node that reads the first output of `node`; NULL: none, or several. */
 static const struct sl_node *reader_of(const struct sl_graph *graph, const struct sl_node *node,
                                        int64_t limit) {
     const struct sl_node *reader = NULL;
@@ -119,7 +119,7 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* The chain x A' -> B' -> scale -> add, from its first node. */
+/* Finds the chain x A' -> B' -> scale -> add from its first node. */
 static bool find_chain(const struct sl_graph *graph, const struct sl_node *low, int64_t limit,
                        struct sl_tune_adapter *out) {
     const struct sl_node *high = reader_of(graph, low, limit);

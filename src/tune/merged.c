@@ -1,4 +1,5 @@
-/* The weights of a model with adapters as those of the plain model: a layer of stored values. */
+/* Presents the weights of a model with adapters as the weights of the plain model: a layer of
+ * stored values. */
 #include "tune/tune.h"
 
 #include <stdlib.h>
@@ -6,10 +7,10 @@
 
 struct merged {
     struct sl_arena arena;
-    struct sl_graph *graph; /* with adapters */
+    struct sl_graph *graph; /* the graph with adapters */
     struct sl_tune_adapter *adapters;
     int count;
-    float *a, *b; /* of the adapter of parameter `loaded` */
+    float *a, *b; /* values of the adapter of parameter `loaded` */
     int loaded;   /* -1: none */
 };
 
@@ -61,7 +62,7 @@ static bool has_merged(void *ctx, const char *name) {
     return find_param(((const struct merged *)ctx)->graph, name) >= 0;
 }
 
-/* Every parameter of the plain model is one of the other. */
+/* Checks that every parameter of the plain model is in the model with adapters. */
 static sl_err compare(const struct sl_graph *plain, const struct sl_graph *tuned) {
     for (int64_t i = 0; i < plain->params.count; i++) {
         int at = find_param(tuned, plain->params.at[i].name);

@@ -1,4 +1,4 @@
-/* Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors. */
+/* Writes adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors. */
 #include "base/json.h"
 #include "base/outfile.h"
 #include "base/safetensors.h"
@@ -36,7 +36,7 @@ static sl_err check(const struct peft *p) {
     return SL_OK;
 }
 
-/* "model.layers.0.self_attn.q_proj" of its A. */
+/* Returns the module of an adapter from the name of its A: "model.layers.0.self_attn.q_proj". */
 static const char *module_of(struct peft *p, const struct sl_tune_adapter *of) {
     const char *name = p->graph->params.at[of->a].name;
     return sl_arena_dup(&p->arena, name, strlen(name) - strlen(".lora_A.weight"));

@@ -1,4 +1,4 @@
-/* Texts of a job to the choice of what trains; frozen parameters. */
+/* Turns texts of a job into the choice of what trains; freezes parameters. */
 #include "tune/list.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static const char *const keys[] = {"rank", "alpha", "targets", "train", NULL};
 
 static const char *key_at(const void *ctx, int i) { return ((const char *const *)ctx)[i]; }
 
-/* "rank=8,targets=a,b": an item without "=" continues the list before it. */
+/* Splits "rank=8,targets=a,b" into its values: an item without "=" continues the list before it. */
 static sl_err split(struct sl_arena *arena, const char *text, struct lora_text *out) {
     const char **const values[] = {&out->rank, &out->alpha, &out->targets, &out->train};
     const char **last = NULL;

@@ -23,30 +23,33 @@
 #include "graph/model.h"
 
 struct sl_tune {
-    const char *const *freeze; /* items; ends with NULL; NULL: none */
+    const char *const *freeze; /* items of the list; ends with NULL; NULL: no list */
     int64_t rank;              /* 0: no adapters */
     double alpha;
     const char *const *targets; /* items that name weights; ends with NULL */
-    const char *const *train;   /* items of parameters that train beside the adapters, or NULL */
-    bool *matched;              /* [targets] some weight has an adapter */
+    /* items that name parameters which train in addition to the adapters, or NULL */
+    const char *const *train;
+    bool *matched; /* [targets] does the item match a weight with an adapter? */
 };
 
 enum { SL_TUNE_RANK_MAX = 65536 };
 
-/* `freeze`: a list, "" none. `lora`: "rank=8,alpha=16,targets=q_proj,v_proj", "" none; keys: rank,
- * alpha (default: rank), targets, train. SL_ERR_USAGE. The result is in the arena. */
+/* Parses the two texts. `freeze`: a list; "": nothing. `lora`:
+ * "rank=8,alpha=16,targets=q_proj,v_proj"; "": no adapters; keys: rank, alpha (default: rank),
+ * targets, train. SL_ERR_USAGE if a text is wrong. The result is in the arena. */
 SL_MUST_CHECK sl_err sl_tune_open(struct sl_arena *arena, const char *freeze, const char *lora,
                                   struct sl_tune *out);
 /* Lets the reader of a model add the adapters. `tune` must outlive the reading. */
 void sl_tune_attach(struct sl_tune *tune, struct sl_model_options *options);
-/* Marks frozen parameters. SL_ERR_INPUT if an item matches nothing, with the nearest name. */
+/* Marks frozen parameters. SL_ERR_INPUT, with the nearest name, if an item matches nothing. */
 SL_MUST_CHECK sl_err sl_tune_finish(const struct sl_tune *tune, struct sl_graph *graph);
 
-/* Does the item match the parameter? Targets may also be the end of a module's name: q_proj. */
+/* Does the item match the parameter? A target may also be the end of a module's name, such as
+ * q_proj. */
 bool sl_tune_matches(const char *item, const char *param);
 bool sl_tune_is_target(const char *item, const char *param);
 
-/* Is the parameter A or B of an adapter, by its name? */
+/* Does the name say that the parameter is A or B of an adapter? */
 bool sl_tune_is_adapter(const char *param);
 
 /* ---- adapters of a graph ---- */
@@ -58,20 +61,22 @@ struct sl_tune_adapter {
     int64_t in, out, rank;
 };
 
-/* Finds the adapters by the nodes that sl_tune_attach adds; in the order of their weights. */
+/* Finds the adapters by the nodes that sl_tune_attach adds; returns them in the order of their
+ * weights. */
 int sl_tune_adapters(struct sl_arena *arena, const struct sl_graph *graph,
                      struct sl_tune_adapter **out);
-/* The adapter of a weight, or that A or B belongs to; NULL: none. */
+/* Returns the adapter of a weight, or the one that A or B belongs to; NULL: none. */
 const struct sl_tune_adapter *sl_tune_adapter_of(const struct sl_tune_adapter *list, int count,
                                                  int param);
 
-/* w += scale B A, for elements [from, from + count) of the weight, which `w` holds. Sums in double. */
+/* Adds scale B A to elements [from, from + count) of the weight, which `w` holds. Sums are in
+ * double. */
 void sl_tune_merge(const struct sl_tune_adapter *adapter, const float *a, const float *b,
                    int64_t from, int64_t count, float *w);
 
 /* ---- graphs with stored values ---- */
 
-/* All values of a parameter; *out is from realloc, or NULL. */
+/* Reads all values of a parameter; *out is from realloc, or NULL. */
 SL_MUST_CHECK sl_err sl_tune_read_param(const struct sl_graph *graph, int param, float **out);
 
 /* merged.c: the stored values of `plain`, a model without adapters, become those of `tuned` with its
