@@ -1,5 +1,5 @@
-/* The set of open handles, so that a handle that was closed twice is an error. One of the few
- * variables of the process: handles have no common owner. */
+/* The set of open handles, by which a handle that was closed twice is found. It is one of the few
+ * global variables: handles have no common owner. */
 #include "api/handles.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ void *sl_api_handle_new(enum sl_api_kind kind, size_t size_bytes) {
     return handle;
 }
 
-/* Under the mutex: its index, -1: none. */
+/* Returns the index of a handle, or -1; call it under the mutex. */
 static int64_t find(const void *handle, enum sl_api_kind kind) {
     for (int64_t i = count - 1; i >= 0; i--)
         if (entries[i].handle == handle && entries[i].kind == kind)

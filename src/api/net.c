@@ -16,7 +16,8 @@
 
 static const struct sl_model_options plain = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
 
-/* A name as the lexer defines it: letters, digits, '_' and '.', not a digit first. */
+/* Is it a name as the lexer defines it: letters, digits, '_' and '.', not beginning with a
+ * digit? */
 static sl_err check_name(const char *name, const char *what, bool dashes) {
     bool good = name && (isalpha((unsigned char)*name) || *name == '_') &&
                 strlen(name) < SL_NAME_TEXT / 2 && !strstr(name, "..");
@@ -28,7 +29,7 @@ static sl_err check_name(const char *name, const char *what, bool dashes) {
                    name ? name : "(null)", what);
 }
 
-/* An open net that can still grow. */
+/* Checks that the net is open and can still grow. */
 static sl_err check_open(const struct sl_net *net, const char *function) {
     SL_TRY(sl_api_check(net, SL_API_IS_NET, function));
     if (net->graph->checked)
@@ -117,7 +118,7 @@ static sl_err extend(struct sl_net *net, struct sl_text *text, struct sl_model_p
     return err;
 }
 
-/* The value of a name that was just declared. */
+/* Finds the value of a name that was just declared. */
 static void find_declared(const struct sl_net *net, const char *name, int *tensor) {
     struct sl_text path = {0};
     sl_text_printf(&path, "%s%s%s", net->scope, *net->scope ? "." : "", name);

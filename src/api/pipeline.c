@@ -1,5 +1,5 @@
-/* The public interface to plans and schedules: owns their arena and checks the order of calls; then
- * calls plan, sched, sim and report. */
+/* The public interface to plans and schedules. It owns their arena and checks the order of calls,
+ * then calls plan, sched, sim and report. */
 #include "sluice/pipeline.h"
 
 #include "api/handles.h"
@@ -15,7 +15,7 @@ static struct sl_pipeline *new_pipeline(void) {
     return sl_api_handle_new(SL_API_IS_PIPELINE, sizeof(struct sl_pipeline));
 }
 
-/* Sets *out to the handle; on an error closes it and sets NULL. */
+/* Sets *out to the handle; after an error closes it and sets NULL. */
 static sl_err finish(struct sl_pipeline *p, sl_err err, struct sl_pipeline **out) {
     if (err != SL_OK)
         sl_pipeline_close(p);

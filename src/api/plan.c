@@ -1,4 +1,4 @@
-/* The public interface to planning: a net and a machine to a pipeline. */
+/* The public interface to planning: from a net and a machine to a pipeline. */
 #include "job/plan.h"
 #include "api/handles.h"
 #include "api/request.h"

@@ -1,4 +1,4 @@
-/* The public interface to evaluation, prediction and text on the weights of a run. */
+/* The public interface to evaluation, prediction and text, with the weights of a run. */
 #include "sluice/predictor.h"
 
 #include "api/request.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct sl_predictor {
-    struct sl_trainer *trainer; /* whose data it uses; NULL: its own */
+    struct sl_trainer *trainer; /* trainer whose data it uses; NULL: it has its own */
     struct sl_job_predictor job;
     struct sl_api_samples samples;
 };
@@ -25,7 +25,7 @@ static sl_err check(const struct sl_predictor *p, const char *function) {
 
 /* ---- opening ---- */
 
-/* Stands for the samples of a program that are not given here: only evaluate needs them. */
+/* Placeholder for samples of a program that are not given here; only evaluation needs them. */
 static int no_samples(void *ctx, int64_t sample, const char *input, void *out, int64_t values) {
     (void)ctx, (void)sample, (void)input, (void)out, (void)values;
     return 1;
@@ -40,7 +40,7 @@ static sl_err set_all(struct sl_job *job, const char *const *settings) {
     return SL_OK;
 }
 
-/* The samples of the caller, or those that stand for them. */
+/* Opens the samples of the caller, or the placeholder. */
 static sl_err open_samples(struct sl_predictor *p, const char *run, const struct sl_job *job,
                            const struct sl_samples *samples, struct sl_job_host *host) {
     struct sl_samples none = {.size = sizeof none, .count = 16, .fill = no_samples};
@@ -163,7 +163,7 @@ static sl_err fill(void *ctx, int64_t sample, int input, void *dst) {
     const struct sl_value *value = sl_graph_value(in->graph, of->value);
     const struct sl_sample_array *array = find_array(in, of->name);
     int64_t numel = sl_graph_shape_numel(&value->shape, 1);
-    if (!array) { /* targets of the loss: they do not change an output */
+    if (!array) { /* targets of the loss, which do not change an output */
         memset(dst, 0, (size_t)numel * 4);
         return SL_OK;
     }

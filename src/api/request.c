@@ -1,11 +1,11 @@
-/* Request structs: checks the size that a caller sets, then copies the fields that are known. */
+/* Request structs: checks the size that the caller sets, then copies the known fields. */
 #include "api/request.h"
 
 #include "base/version.h"
 
 #include <string.h>
 
-/* Larger sizes are uninitialised memory. */
+/* a larger size must be uninitialised memory */
 enum { MAX_BYTES = 4096 };
 
 static sl_err read_size(const char *name, const void *record, size_t first_bytes, size_t *size) {
@@ -41,7 +41,7 @@ sl_err sl_api_request_copy(const char *name, const void *request, void *out, siz
     return SL_OK;
 }
 
-/* The caller's `size` stays. */
+/* does not change the caller's `size` */
 sl_err sl_api_result_put(const char *name, void *result, const void *from, size_t first_bytes,
                          size_t known_bytes) {
     size_t size = 0;

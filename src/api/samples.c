@@ -1,4 +1,4 @@
-/* Samples of the caller: checks, conversion of one sample, fingerprint. */
+/* Samples of the caller: checks them, converts a sample, computes the fingerprint. */
 #include "api/samples.h"
 
 #include "api/request.h"

@@ -1,4 +1,5 @@
-/* The public interface to training: a request becomes a job, as the command line's options do. */
+/* The public interface to training with a request, which becomes a job as the command line's
+ * options do. */
 #include "sluice/train.h"
 
 #include "api/handles.h"
@@ -29,7 +30,7 @@ static void on_step(void *ctx, const struct sl_step_report *r, const struct sl_j
         w->stop = 1;
 }
 
-/* Zero and NULL leave a field at its default. */
+/* Sets a field; zero and NULL leave it at its default. */
 static sl_err set_text(struct sl_job *job, const char *key, const char *value) {
     return value ? sl_job_set(job, key, value) : SL_OK;
 }
@@ -76,7 +77,7 @@ static sl_err train(const struct sl_job *job, const struct sl_job_host *host, st
     *loss = outcome.result.last_loss;
     err = sl_job_verdict(&outcome);
 out:
-    if (outcome.result.abandoned) /* a stuck worker may still use it */
+    if (outcome.result.abandoned) /* a worker that hangs may still use it */
         return err;
     sl_job_outcome_free(&outcome);
     sl_job_close(&work);

@@ -1,4 +1,4 @@
-/* The public interface to training: settings become a job; its training is opened, run in parts and
+/* The public interface to trainers: settings become a job; its training is opened, run in parts and
  * observed. */
 #include "api/trainer.h"
 
@@ -194,7 +194,7 @@ sl_err sl_trainer_open(struct sl_trainer *trainer) {
 void sl_trainer_close(struct sl_trainer *t) {
     if (!sl_api_handle_end(t, SL_API_IS_TRAINER, __func__))
         return;
-    if (t->outcome.result.abandoned) /* a stuck worker may still use everything */
+    if (t->outcome.result.abandoned) /* a worker that hangs may still use everything */
         return;
     sl_job_training_close(t->training);
     sl_job_outcome_free(&t->outcome);

@@ -13,11 +13,11 @@ enum sl_trainer_state { SL_TRAINER_NEW, SL_TRAINER_OPEN, SL_TRAINER_FAILED };
 
 struct sl_trainer {
     enum sl_trainer_state state;
-    struct sl_job job; /* as set */
+    struct sl_job job; /* the job as the caller has set it */
     struct sl_arena arena;
     const char *model_dirs[2];
-    const char *model_text;     /* of a net; NULL: none */
-    const struct sl_plan *plan; /* of a pipeline; NULL: none */
+    const char *model_text;     /* text of a net; NULL: none */
+    const struct sl_plan *plan; /* plan of a pipeline; NULL: none */
     bool has_samples;
     struct sl_api_samples samples;
     bool uses_mpi;
@@ -30,17 +30,17 @@ struct sl_trainer {
     void *gradient_ctx;
     struct sl_grad_watch grads;
     bool keeps_gradients;
-    pthread_mutex_t mutex; /* of kept gradients */
+    pthread_mutex_t mutex; /* protects the kept gradients */
     const char **grad_names;
-    float **gradients; /* [graph params] copies of the last step; NULL: not kept */
-    bool has_step;     /* a step has run: the copies hold values */
+    float **gradients; /* [graph params] copies of the last step's gradients; NULL: not kept */
+    bool has_step;     /* a step has run, so the copies have values */
 
     struct sl_job_work work;
     struct sl_job_outcome outcome;
     struct sl_job_watch watch;
     struct sl_job_training *training;
     atomic_int stop;
-    struct sl_text text; /* the last result of get and report */
+    struct sl_text text; /* result of the last get or report */
 };
 
 SL_MUST_CHECK sl_err sl_api_trainer_check(const struct sl_trainer *trainer,

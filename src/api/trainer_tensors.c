@@ -34,7 +34,7 @@ void sl_api_gradients_close(struct sl_trainer *t) {
     free(t->gradients);
 }
 
-/* Called by several workers at once. */
+/* Copies a gradient; several workers call it at once. */
 sl_err sl_api_gradient_see(void *trainer, const struct sl_param *param, float *gradient,
                            int64_t count) {
     struct sl_trainer *t = trainer;
@@ -63,7 +63,8 @@ static int64_t find_gradient(const struct sl_trainer *t, const char *name) {
 
 /* ---- the list ---- */
 
-/* Entries of the store that exist at any time, then gradients. */
+/* Returns the tensor at an index: first the entries of the store that always exist, then
+ * gradients. */
 static int64_t always(const struct sl_ckpt_store *store, int64_t index) {
     for (int64_t i = 0; i < store->count; i++)
         if (store->entries[i].when == SL_CKPT_ALWAYS && index-- == 0)

@@ -143,7 +143,7 @@ static sl_err run_verify(const struct sl_args *args, const char *path) {
     if (out.as_json)
         sl_text_put(&out.text, "\n");
     SL_TRY_OUT(sl_cli_print(&out.text));
-    /* The file `latest`, and the checkpoint that it names. */
+    /* checks the file `latest` and the checkpoint that it names */
     if (step < 0 && sl_ckpt_latest_read(sl_ckpt_root(&arena, path), &arena, &latest) != SL_OK)
         err = SL_ERR_REFUSED;
     else if (step < 0 && latest.name && list.latest < 0)

@@ -21,7 +21,7 @@ static sl_err run(const struct sl_args *args) {
         sl_profile_checkup_put(&c, sl_cli_colour(), &text);
     sl_err err = sl_cli_print(&text);
     if (err == SL_OK && sl_profile_checkup_bad_count(&c, true)) {
-        sl_err_set_message(""); /* already printed */
+        sl_err_set_message(""); /* the findings have been printed */
         err = SL_ERR_REFUSED;
     }
     SL_VEC_FREE(&c.found);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* A model, not a planner's input. */
+/* Imports a model, not a planner's input. */
 static sl_err import_model(const struct sl_args *args, bool hf) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};

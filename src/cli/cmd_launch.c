@@ -9,7 +9,7 @@ static struct sl_launch_signals signals;
 
 static void on_signal(int signal) { signals.count[signal]++; }
 
-/* After the output of the command itself. */
+/* Prints the result as JSON, after the output of the command itself. */
 static sl_err print_json(const struct sl_launch *l, sl_err status) {
     struct sl_text text = {0};
     struct sl_json_out json = {.text = &text, .indent = 2};
@@ -25,7 +25,7 @@ static sl_err print_json(const struct sl_launch *l, sl_err status) {
 }
 
 static sl_err run(const struct sl_args *args) {
-    static struct sl_launch l; /* large */
+    static struct sl_launch l; /* static, because it is large */
     struct sigaction action = {.sa_handler = on_signal};
     int forwarded[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
     if (sl_args_has(args, "--probe"))

@@ -15,7 +15,7 @@ static const char *verb_name(const void *ctx, int i) {
     return verbs[i];
 }
 
-/* The cores of this host, or the devices of --device. */
+/* Describes the cores of this host, or the devices of --device. */
 static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                        const struct sl_machine **out) {
     const struct sl_device_row *row;
@@ -24,7 +24,7 @@ static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                         : sl_profile_machine_devices(arena, row, out);
 }
 
-/* Other devices of this host. */
+/* Lists the other devices of this host. */
 static void put_others(struct sl_text *text, struct sl_arena *arena) {
     for (int i = 0; sl_device_rows[i]; i++) {
         const char *here = sl_profile_devices_text(arena, sl_device_rows[i]);

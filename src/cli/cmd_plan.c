@@ -11,7 +11,7 @@
 #include "sizing/degree.h"
 #include "sizing/fits.h"
 
-/* A file that does not end in .model is an input of another planner. */
+/* Is the file an input of another planner? It is if it does not end in .model. */
 static bool is_imported(const struct sl_args *args) {
     const char *name = args->positional[0];
     return sl_args_has(args, "--cost-model") ||
@@ -103,7 +103,7 @@ static sl_err write_plan(const struct sl_plan *plan, const char *path) {
     return err;
 }
 
-/* For the schedule of a file: only the cut is planned. */
+/* Plans for a schedule from a file: searches only the cut. */
 static sl_err plan_given(const struct sl_args *args, struct sl_arena *arena,
                          const struct sl_job_plan_request *request, struct sl_text *text) {
     struct sl_job_planned_given planned;
@@ -120,7 +120,7 @@ static sl_err plan_given(const struct sl_args *args, struct sl_arena *arena,
     return SL_OK;
 }
 
-/* --fits: exit status 1 if it does not. */
+/* Answers --fits; the exit status is 1 if the model does not fit. */
 static sl_err answer_fits(const struct sl_args *args, struct sl_arena *arena,
                           const struct sl_graph *graph, struct sl_text *text) {
     struct sl_sizing_request request = {.plan = {.graph = graph}};

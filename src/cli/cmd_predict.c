@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is computed from the scores of a row ---- */
+/* ---- results that are computed from the scores of a row ---- */
 
 static void keep(const float *row, int64_t count, float *out) {
     memmove(out, row, sizeof *row * (size_t)count);
@@ -37,7 +37,7 @@ static void normalize(const float *row, int64_t count, float *out) {
 
 static const struct what {
     const char *name, *output;
-    bool one; /* a whole number per row */
+    bool one; /* the result is one integer per row */
     void (*make)(const float *row, int64_t count, float *out);
 } whats[] = {
     {"classes", "logits", true, classify},
@@ -69,11 +69,11 @@ static sl_err find_what(const char *name, const struct what **out) {
 struct prediction {
     struct sl_arena arena;
     struct sl_job_predictor predictor;
-    struct sl_data *data; /* all samples in the order of the source */
+    struct sl_data *data; /* all samples, in the order of the source */
     const struct what *what;
     struct sl_job_prediction job;
-    int64_t first, samples, row, rows; /* rows of `row` numbers in a sample */
-    struct sl_shape shape;             /* of the result of a sample */
+    int64_t first, samples, row, rows; /* a sample has `rows` rows of `row` numbers */
+    struct sl_shape shape;             /* shape of the result of a sample */
     struct sl_outfile file;
     bool npy;
 };
@@ -144,7 +144,7 @@ static void close_prediction(struct prediction *p) {
 
 /* ---- files ---- */
 
-/* NumPy's format, version 1.0: the header is a multiple of 64 bytes. */
+/* Writes the header of NumPy's format, version 1.0, whose length is a multiple of 64 bytes. */
 static sl_err put_npy_header(struct prediction *p) {
     struct sl_text head = {0};
     unsigned char start[10] = "\x93NUMPY\x01\x00";
@@ -174,7 +174,7 @@ static sl_err put_npy(struct prediction *p, float *values, int64_t count) {
     return sl_outfile_write(&p->file, values, sizeof *values * (size_t)count);
 }
 
-/* Nested lists as the shape says; returns how many values they have. */
+/* Writes nested lists according to the shape; returns how many values they have. */
 static int64_t put_list(struct sl_text *text, const struct sl_shape *shape, int axis,
                         const float *values) {
     int64_t used = 0;

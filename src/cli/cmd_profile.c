@@ -73,7 +73,7 @@ struct measuring {
     int64_t start_ns;
 };
 
-/* The time of a size is proportional to it. */
+/* Shows progress; assumes that the time of a size is proportional to it. */
 static void show_progress(void *ctx, int done, int all) {
     const struct measuring *m = ctx;
     const struct sl_profile_spec *spec = &m->spec;
@@ -92,7 +92,7 @@ static sl_err fill_input(const void *data, int64_t first, int64_t count, int inp
     return sl_data_fill(data, SL_DATA_TRAIN, first, count, input, out);
 }
 
-/* -o X.cost: measures every unit at every size, with all workers busy. */
+/* Runs -o X.cost: measures every unit at every size, with all workers busy. */
 static sl_err run_cost(const struct sl_args *args, const char *path) {
     struct sl_job job;
     struct sl_job_host host = {0};

@@ -25,9 +25,9 @@ struct request {
     int64_t tokens, chunk, stages, batch;
 };
 
-/* ---- the request ---- */
+/* ---- reading the request ---- */
 
-/* One prompt per line; a line that begins with " is a JSON string. */
+/* Reads one prompt per line; a line that begins with " is a JSON string. */
 static sl_err read_prompts(struct request *r, const char *path) {
     char *text = NULL;
     size_t length;
@@ -88,7 +88,7 @@ static void put_result(struct sl_json_out *json, const char *prompt, struct sl_s
                        int64_t tokens) {
     struct sl_text text = {0};
     sl_text_put_bytes(&text, bytes.at, bytes.length);
-    for (size_t i = 0; i < text.length; i++) /* a JSON text cannot hold a byte 0 */
+    for (size_t i = 0; i < text.length; i++) /* a JSON text cannot contain a byte 0 */
         text.at[i] = text.at[i] ? text.at[i] : (char)0xff;
     sl_json_put_string(json, "prompt", prompt);
     sl_json_put_string(json, "text", text.length ? text.at : "");
@@ -100,7 +100,7 @@ struct output {
     const struct request *request;
     struct sl_text text;
     struct sl_json_out json;
-    bool as_json, alone; /* alone: a single text is printed while it grows */
+    bool as_json, alone; /* alone: print the only text while it grows */
 };
 
 static sl_err print_now(struct output *o) {
@@ -173,7 +173,7 @@ static sl_err write_some(struct request *r, struct sl_use_generator *g, struct o
                                     .ctx = o};
     const char **prompts = SL_NEW(&r->arena, const char *, r->batch);
     sl_err err = SL_OK;
-    for (int i = 0; i < r->batch; i++) /* places that are left over repeat the last prompt */
+    for (int i = 0; i < r->batch; i++) /* unused places repeat the last prompt */
         prompts[i] = r->prompts[first + (i < count ? i : count - 1)];
     how.first = first;
     SL_TRY_OUT(sl_decode_writer_open(&how, prompts, (int)r->batch, &writer));
@@ -217,7 +217,7 @@ out:
     return err;
 }
 
-/* ---- without: every token reads the whole text again ---- */
+/* ---- without cached keys: every token reads the whole text again ---- */
 
 static sl_err write_plain(struct request *r, struct output *o) {
     struct sl_job_sample_options options = {r->draw.temperature, r->draw.top, r->draw.top_p,
@@ -245,7 +245,7 @@ out:
     return err;
 }
 
-/* A run that cannot use cached keys writes one text without them. */
+/* Writes the texts. A run that cannot use cached keys writes one text without them. */
 static sl_err write_texts(struct request *r) {
     struct output o = {
         .request = r, .as_json = sl_args_has(r->args, "--json"), .alone = r->prompt_count == 1};

@@ -46,13 +46,14 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
     SL_TRY(sl_schedules_build(arena, plan, &opts, &sched));
     SL_TRY(write_sched(args, arena, plan, &opts, sched));
-    if (output && strcmp(output, "-") == 0) /* standard output has the schedule itself */
+    if (output && strcmp(output, "-") == 0) /* standard output contains the schedule itself */
         return SL_OK;
     if (!sl_args_has(args, "--json")) {
         sl_report_sched(sched, text);
         return SL_OK;
     }
-    SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim)); /* messages take no time */
+    /* in this simulation messages take no time */
+    SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim));
     sl_report_sched_json(sched, sim, text);
     return SL_OK;
 }

@@ -1,4 +1,4 @@
-/* sluice sim: play a schedule on costs; times, bubbles, memory, critical path. */
+/* sluice sim: simulate a schedule with costs; print times, bubbles, memory, critical path. */
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/plan_args.h"
@@ -8,7 +8,7 @@
 
 enum { GRID_LANES = 64, GRID_ACTIONS = 100000 };
 
-/* NULL: too large to draw here. */
+/* Returns the options of the grid; NULL: the timeline is too large to draw here. */
 static const struct sl_grid_opts *grid_of(const struct sl_report_sim *s,
                                           struct sl_grid_opts *grid) {
     *grid = (struct sl_grid_opts){.columns = sl_cli_columns(),

@@ -13,7 +13,7 @@ static volatile sig_atomic_t stop;
 
 static void on_stop(int signal) { stop = signal; }
 
-/* sluice train WORDS --out DIR ... */
+/* Returns the command sluice train WORDS --out DIR ... */
 static const char *const *command_of(struct sl_arena *arena, const char *const *words, int count,
                                      const char *dir) {
     const char *more[] = {"--out", dir, "--keep", "1", "--resume", "--quiet"};
@@ -81,7 +81,7 @@ static sl_err put_command(const struct sl_study_run *run, const struct sl_study_
     return SL_OK;
 }
 
-/* Prints the commands, one per line; as JSON a list of lists of words. */
+/* Prints the commands, one per line; or as JSON, a list of lists of words. */
 static sl_err dry_run(struct sl_study_run *run, bool as_json) {
     struct sl_text text = {0}, listed = {0};
     struct sl_json_out json = {.text = &listed, .indent = 2};
@@ -101,7 +101,7 @@ out:
     return err;
 }
 
-/* Prints the table, after it was written with the page of curves. */
+/* Prints the table, after writing it with the page of curves. */
 static sl_err put_results(const struct sl_study_run *run, bool as_json) {
     const struct sl_study_pool *p = &run->pool;
     struct sl_text markdown = {0}, json = {0};

@@ -26,9 +26,9 @@ static void catch_signals(void) {
     struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL); /* a second Ctrl-C ends at once */
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);  /* the terminal is gone */
-    signal(SIGPIPE, SIG_IGN);          /* nobody reads the output any more: train on */
-    sigaction(SIGUSR1, &action, NULL); /* Slurm's warning */
+    sigaction(SIGHUP, &action, NULL);  /* the terminal has been closed */
+    signal(SIGPIPE, SIG_IGN);          /* if nobody reads the output any more, training continues */
+    sigaction(SIGUSR1, &action, NULL); /* Slurm's warning before its time limit */
 }
 
 struct progress {
@@ -36,7 +36,7 @@ struct progress {
     struct sl_step_line line;
     struct sl_live live;
     int64_t provisional; /* last step that was shown before its final report */
-    int64_t every;       /* pace of checkpoints that was last shown */
+    int64_t every;       /* interval of checkpoints that was shown last */
 };
 
 /* ---- while it runs ---- */
@@ -67,7 +67,7 @@ static void put_delays(struct sl_text *out, const double *delays, int count) {
         sl_text_printf(out, "%s%.3g", i ? " " : "", delays[i]);
 }
 
-/* Whose norm clips and skips, and the delay that this adds. */
+/* Shows which norm clips and skips, and the delay that this adds. */
 static void show_clipping(const struct sl_job_work *work) {
     bool stage = work->job.clip_scope == SL_JOB_SCOPE_STAGE;
     int stages = work->pipe.plan->stage_count;
@@ -184,7 +184,7 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline) {
     sl_cli_live_trace(&p->live, timeline);
 }
 
-/* Shows the pace when it is known, and when it has doubled or halved. */
+/* Shows the interval of checkpoints when it is known, and when it has doubled or halved. */
 static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
     struct progress *p = ctx;
     char stall[SL_HUMAN_BYTES], wrote[SL_HUMAN_BYTES];
@@ -262,7 +262,8 @@ static void show_result(const struct sl_job_work *work, const struct sl_job_outc
 
 /* ---- the command ---- */
 
-/* A worker is stuck and may still use any memory: nothing is freed. */
+/* Ends the process without freeing anything, because a worker hangs and may still use any
+ * memory. */
 static _Noreturn void leave(struct sl_comm *comm, sl_err err) {
     err = sl_cli_comm_conclude(comm, err);
     fflush(NULL);
@@ -312,7 +313,7 @@ static sl_err set_drill(const struct sl_args *args, struct sl_pipe_drill *drill,
     return sl_pipe_drill_parse(text, pipe->plan->worker_count, drill);
 }
 
-/* A file first; options replace its fields. */
+/* Fills the job: reads a file first; options replace its fields. */
 static sl_err fill(const struct sl_args *args, struct sl_job *job) {
     const char *file = sl_args_text(args, "--config", NULL);
     if (file)
@@ -325,7 +326,7 @@ static sl_err fill(const struct sl_args *args, struct sl_job *job) {
 static sl_err print_config(const struct sl_job *given, struct sl_job_work *work,
                            const struct sl_args *args) {
     struct sl_text text = {0};
-    sl_job_take(&work->job, given, "plan"); /* not that of a run directory */
+    sl_job_take(&work->job, given, "plan"); /* the option's plan, not that of the run directory */
     if (sl_args_has(args, "--json"))
         sl_job_write(&work->job, &text);
     else
@@ -368,7 +369,8 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY(sl_cli_comm_start(args, &comm));
     SL_TRY(sl_cli_comm_finish(comm, run_on(comm, args, &outcome)));
     return outcome.result.stopped && !outcome.result.early ? (sl_err)requeue
-                                                           : SL_OK; /* no message: it is no error */
+                                                           : SL_OK; /* no message, because it is no
+                                                                     * error */
 }
 
 static const struct sl_option options[] = {

@@ -38,7 +38,7 @@ static void show_progress(void *ctx, int64_t done, int64_t all) {
                   sl_human_ns((int64_t)(each * (double)(all - done)), left));
 }
 
-/* A program whose sends need buffers is refused with their number. */
+/* Verifies. A program whose sends need buffers is refused with their number. */
 static sl_err verify(const struct sl_sched *sched, const struct sl_sched_watch *watch) {
     sl_err err = sl_sched_verify_watched(sched, watch);
     int32_t buffers = err == SL_OK ? 0 : sl_interop_send_buffers(sched);
@@ -58,7 +58,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     SL_TRY(sl_args_bytes(args, "--memory", &memory));
     sl_log_status(false, "verify: reading %s", args->positional[0]);
     SL_TRY(sl_job_sched_read(arena, args->positional[0], &sched));
-    if (memory) /* lowering posts receives early if the memory allows */
+    if (memory) /* lowering posts receives early if memory allows */
         SL_TRY(limit_memory(arena, memory, sched));
     if (!sched->lowered)
         SL_TRY(sl_lower_passes(arena, sched, &sched));

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 static struct sl_comm *still_open;
-static const char *command = ""; /* name, for its options in messages */
+static const char *command = ""; /* name of the command, for its options in messages */
 
-/* Called by any thread that finds a rank lost. */
+/* Prints an error. Called by any thread that finds a rank lost. */
 static void print_error(const char *message) {
     struct sl_text text = {0};
     sl_cli_name_options(message, command, &text);
@@ -24,21 +24,22 @@ static void print_error(const char *message) {
     sl_text_free(&text);
 }
 
-/* A failed small allocation ends the process at once (base/arena.h). The message is in the error
- * record of this thread; tell it to the other ranks first. */
+/* Tells the other ranks before the process ends. A failed small allocation ends it at once
+ * (base/arena.h); the message is in the error record of this thread. */
 static void report_exit(void) {
     enum { TIMEOUT_S = 5 };
     struct sl_comm *comm = still_open;
     still_open = NULL;
     if (!comm)
         return;
-    alarm(TIMEOUT_S); /* this thread may hold the transport's lock */
+    alarm(TIMEOUT_S); /* this thread may hold the transport's lock, so it must not wait for ever */
     if (sl_comm_settle(comm, SL_ERR_SYSTEM) != SL_OK && comm->rank == comm->speaker &&
         !sl_comm_has_said(comm))
         print_error(sl_err_message());
 }
 
-/* Tasks of srun find the secret of their step in the run directory. */
+/* Reads the job of this process. Tasks of srun find the secret of their step in the run
+ * directory. */
 static sl_err read_job(const struct sl_args *args, struct sl_comm_job *job) {
     const char *out = sl_args_text(args, "--out", "");
     SL_TRY(sl_comm_job_read(getenv, job));
@@ -84,7 +85,7 @@ sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
 
 bool sl_cli_comm_is_root(const struct sl_comm *comm) { return !comm || comm->rank == 0; }
 
-/* These may differ: they do not change the work. */
+/* May the option differ between ranks? These options do not change the work. */
 static bool is_free(const char *option) {
     return strcmp(option, "--transport") == 0 || strcmp(option, "--insecure") == 0;
 }
@@ -109,12 +110,12 @@ sl_err sl_cli_comm_conclude(struct sl_comm *comm, sl_err err) {
     still_open = NULL;
     if (comm)
         err = sl_comm_settle(comm, err);
-    /* Without heartbeats no rank knows which ranks are left: every rank prints. */
+    /* without heartbeats no rank knows which ranks are left, so every rank prints */
     bool is_root = !comm || ((comm->rank == comm->speaker || (comm->broken && !comm->life)) &&
                              !sl_comm_has_said(comm));
     if (err != SL_OK && is_root && *sl_err_message())
         print_error(sl_err_message());
-    sl_err_set_message(""); /* printed */
+    sl_err_set_message(""); /* it has been printed */
     return err;
 }
 

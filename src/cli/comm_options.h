@@ -1,4 +1,5 @@
-/* Ranks of a command: which transport, which rank prints, and whether all got the same options. */
+/* The ranks of a command: its transport, the rank that prints, and a check that all ranks got the
+ * same options. */
 #ifndef SL_CLI_COMM_OPTIONS_H
 #define SL_CLI_COMM_OPTIONS_H
 
@@ -15,17 +16,17 @@
         "--lend", NULL, "idle workers of a process do pieces of others' work (same bits)", false   \
     }
 
-/* Opens the transport that --transport or the launcher names; NULL: threads of this process. Ranks
- * other than 0 stop logging. */
+/* Opens the transport that --transport or the launcher names; NULL: workers are threads of this
+ * process. Ranks other than 0 stop logging. */
 SL_MUST_CHECK sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out);
 
-/* Every rank calls: do all have the same arguments and options? One process: SL_OK. */
+/* Do all ranks have the same arguments and options? Every rank calls. One process: SL_OK. */
 SL_MUST_CHECK sl_err sl_cli_comm_agree(struct sl_comm *comm, const struct sl_args *args);
 
-/* Every rank calls, with its own result: returns the common result and prints the error. NULL: one
- * process. */
+/* Returns the common result of all ranks and prints the error. Every rank calls, with its own
+ * result. comm NULL: one process. */
 SL_MUST_CHECK sl_err sl_cli_comm_conclude(struct sl_comm *comm, sl_err err);
-/* The same, and closes. One process: returns `err` and prints nothing. */
+/* The same, and closes the transport. One process: returns `err` and prints nothing. */
 SL_MUST_CHECK sl_err sl_cli_comm_finish(struct sl_comm *comm, sl_err err);
 
 /* Is this the rank that prints and writes files? */

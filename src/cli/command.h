@@ -1,4 +1,4 @@
-/* The commands, and what they print with. */
+/* The table of commands, and functions with which they print. */
 #ifndef SL_CLI_COMMAND_H
 #define SL_CLI_COMMAND_H
 
@@ -7,13 +7,14 @@
 /* All commands. */
 extern const struct sl_command_set sl_cli_commands;
 
-/* Print a text to standard output; a write error is a system error. */
+/* Prints a text to standard output; a write error is a system error. */
 SL_MUST_CHECK sl_err sl_cli_print(const struct sl_text *text);
 
-/* For --json of commands that only write files: {"written": [...]}, the values of an option. */
+/* Prints {"written": [...]}, the values of an option: for --json of commands that only write
+ * files. */
 SL_MUST_CHECK sl_err sl_cli_print_written(const struct sl_args *args, const char *option);
 
-/* Print a list of 'sluice list KIND'; NULL: the kinds. */
+/* Prints a list of 'sluice list KIND'; kind NULL: the list of kinds. */
 SL_MUST_CHECK sl_err sl_cli_print_list(const struct sl_args *args, const char *kind);
 
 #endif

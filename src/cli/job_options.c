@@ -1,4 +1,4 @@
-/* Options that fill a job, and fields of a job in messages. */
+/* Options that fill a job, and the names of these options in messages. */
 #include "cli/job_options.h"
 
 #include "base/log.h"
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "--lr-schedule" is the field "lr_schedule"; "" if the name is too long for any. */
+/* Returns the field of an option: "lr_schedule" for "--lr-schedule"; "" if the name is too long for
+ * any. */
 static const char *key_of(const char *option, char key[32]) {
     *key = 0;
     if (strncmp(option, "--", 2) != 0 || strlen(option) >= 32)
@@ -39,7 +40,7 @@ sl_err sl_cli_job_fill(const struct sl_args *args, struct sl_job *job) {
     return SL_OK;
 }
 
-/* The option of a command that sets a field; NULL: none. */
+/* Returns the option of a command that sets a field; NULL: none. */
 static const char *option_of(const char *command, const char *field, size_t length) {
     char key[32];
     const struct sl_command *row = sl_manual_find(&sl_cli_commands, command, NULL);

@@ -9,7 +9,7 @@
 /* Sets every field that has an option in `args`. */
 SL_MUST_CHECK sl_err sl_cli_job_fill(const struct sl_args *args, struct sl_job *job);
 
-/* The message with the options of a command in place of the fields in backquotes. */
+/* Writes the message with options of a command instead of fields in backquotes. */
 void sl_cli_name_options(const char *message, const char *command, struct sl_text *out);
 
 #define SL_RUN_OPTIONS                                                                             \
@@ -31,7 +31,7 @@ void sl_cli_name_options(const char *message, const char *command, struct sl_tex
         "--recompute", NULL, "keep only the inputs of a stage and recompute the rest", false       \
     }
 
-/* --steps has its own default in every command. */
+/* --steps is not here, because every command has its own default. */
 #define SL_OPTIMIZER_OPTIONS                                                                       \
     {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},     \
         {"--lr", "X", "learning rate (default: the optimizer's)", false},                          \

@@ -23,7 +23,7 @@ static bool has_utf8(void) {
     return false;
 }
 
-/* The terminal may change its size at any time. */
+/* Measures the terminal, whose size may change at any time. */
 static void measure_room(struct sl_live *live) {
     struct winsize size;
     live->room.columns = 80;
@@ -32,8 +32,8 @@ static void measure_room(struct sl_live *live) {
         live->room.columns = size.ws_col;
         live->room.rows = size.ws_row;
     }
-    live->room.columns--; /* a full line may wrap */
-    live->room.rows -= 2; /* for the shell prompt and a note */
+    live->room.columns--; /* a full line might wrap */
+    live->room.rows -= 2; /* leaves room for the shell prompt and a note */
 }
 
 void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config) {

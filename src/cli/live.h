@@ -9,18 +9,18 @@ struct sl_live {
     bool on;
     struct sl_dashboard shown;
     struct sl_dashboard_room room;
-    struct sl_arena arena; /* of the picture */
+    struct sl_arena arena; /* arena of the picture */
     struct sl_picture lanes;
     bool has_lanes;
     int64_t drawn_ns; /* time of the last frame */
 };
 
-/* Stays off unless standard error is a terminal that can redraw. */
+/* Opens the dashboard, which stays off unless standard error is a terminal that can redraw. */
 void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config);
-void sl_cli_live_close(struct sl_live *live); /* the last frame stays on the screen */
+void sl_cli_live_close(struct sl_live *live); /* leaves the last frame on the screen */
 void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline);
 void sl_cli_live_step(struct sl_live *live, const struct sl_step_report *r);
-/* A step without its final report: not yet part of the loss curve. */
+/* Shows a step without its final report, which is not yet in the loss curve. */
 void sl_cli_live_provisional(struct sl_live *live, const struct sl_step_report *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* sluice: find the command, parse its options, run it, print the error, exit. */
+/* sluice: finds the command, parses its options, runs it, prints the error, exits. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/arena.h"
 #include "base/json.h"
@@ -49,7 +49,8 @@ static sl_err check_positional(const struct sl_command *command, const struct sl
     return SL_OK;
 }
 
-/* Components write fields in backquotes: "`batch`: ...". Users know them as options: "--batch". */
+/* Replaces fields in the error message by options. Components write a field in backquotes,
+ * "`batch`: ..."; users know it as an option, "--batch". */
 static void name_options(const struct sl_command *command) {
     struct sl_text text = {0};
     sl_cli_name_options(sl_err_message(), command->name, &text);
@@ -101,7 +102,7 @@ static sl_err dispatch(int argc, char **argv) {
     return sl_fail(SL_ERR_USAGE, "unknown command '%s'; 'sluice --help' lists them", name);
 }
 
-/* exit() runs the atexit handlers, which tell the other ranks. */
+/* calls exit(), whose atexit handlers tell the other ranks */
 static void on_out_of_memory(size_t size_bytes) {
     (void)size_bytes;
     fprintf(stderr, "sluice: %s\n", sl_err_message());
@@ -109,10 +110,10 @@ static void on_out_of_memory(size_t size_bytes) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f is an error, not a signal */
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f causes an error, not a signal */
     sl_set_out_of_memory(on_out_of_memory);
     sl_err err = dispatch(argc, argv);
-    if (err != SL_OK && *sl_err_message()) /* empty: already printed */
+    if (err != SL_OK && *sl_err_message()) /* an empty message has already been printed */
         fprintf(stderr, "sluice: %s\n", sl_err_message());
     return (int)err;
 }

@@ -1,4 +1,4 @@
-/* Finding and reading a MODEL argument. */
+/* Finds and reads a MODEL argument. */
 #define _GNU_SOURCE
 #include "cli/model_file.h"
 
@@ -10,7 +10,7 @@
 #define SL_MODELS_SRC_DIR NULL
 #endif
 
-/* Installed models: PREFIX/bin/sluice -> PREFIX/share/sluice/models. */
+/* Returns the directory of installed models: PREFIX/bin/sluice -> PREFIX/share/sluice/models. */
 static const char *installed_dir(struct sl_arena *arena) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);

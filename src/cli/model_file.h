@@ -1,4 +1,4 @@
-/* The MODEL argument: a name of the library or a path, with --set. */
+/* The MODEL argument: a name in the library, or a path, with --set. */
 #ifndef SL_CLI_MODEL_FILE_H
 #define SL_CLI_MODEL_FILE_H
 
@@ -17,13 +17,14 @@
         "--models", "DIR", "first directory to search for models by name", false                   \
     }
 
-/* Directories to search for models by name, in order; in the arena, ends with NULL. */
+/* Returns the directories to search for models by name, in order; in the arena, ends with NULL. */
 const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena);
 
-/* The values of a repeated option, as --set A=1,B=2 --set C=3: "A=1,B=2,C=3"; in the arena. */
+/* Returns the values of a repeated option, such as --set A=1,B=2 --set C=3, as "A=1,B=2,C=3"; in
+ * the arena. */
 const char *sl_cli_joined(const struct sl_args *args, const char *option, struct sl_arena *arena);
 
-/* Read the model `name` (checked, not differentiated). */
+/* Reads the model `name` (checked, not differentiated). */
 SL_MUST_CHECK sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
                                        struct sl_graph **out);
 

@@ -1,4 +1,4 @@
-/* From options to a planning request. */
+/* Turns options into a planning request. */
 #include "cli/plan_args.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Options of the commands that plan a model or simulate it on a machine: plan, sim. */
+/* The options that plan and sim share, for a model on a machine. */
 #ifndef SL_CLI_PLAN_ARGS_H
 #define SL_CLI_PLAN_ARGS_H
 
@@ -17,7 +17,7 @@
 /* Fills the request from the options that both commands have. */
 SL_MUST_CHECK sl_err sl_cli_plan_request(const struct sl_args *args,
                                          struct sl_job_plan_request *out);
-/* --dp and --pp; 0: not given. */
+/* Reads --dp and --pp; 0: not given. */
 SL_MUST_CHECK sl_err sl_cli_degrees(const struct sl_args *args, int64_t *dp, int64_t *pp);
 
 #endif

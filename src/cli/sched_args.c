@@ -1,4 +1,4 @@
-/* From options to requests for a schedule or a simulation. */
+/* Turns options into requests for a schedule or a simulation. */
 #include "cli/sched_args.h"
 
 #include "base/log.h"
@@ -19,7 +19,8 @@ sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
         out->global_step = true;
     }
     SL_TRY(sl_args_int(args, "--chain", 1, SL_STAGE_MAX, &out->chain));
-    bool sketch = sl_job_schedule_is_file(out->schedule); /* the file has its own */
+    /* such a file has its own sketch of a plan */
+    bool sketch = sl_job_schedule_is_file(out->schedule);
     int sources = (path != NULL) + (out->chain > 0) + (out->dag != NULL);
     if (sources > 1 || (sources == 0 && !sketch))
         return sl_fail(SL_ERR_USAGE, "%s: give one of X.plan, --chain N and --dag EDGES",

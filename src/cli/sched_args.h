@@ -1,4 +1,4 @@
-/* Options of the commands that build or simulate a schedule: sched, sim, report. */
+/* The options that sched, sim and report share, which build or simulate a schedule. */
 #ifndef SL_CLI_SCHED_ARGS_H
 #define SL_CLI_SCHED_ARGS_H
 
@@ -36,7 +36,7 @@
 /* Fills the request from the options. `path` is X.plan, or NULL for --chain or --dag. */
 SL_MUST_CHECK sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
                                           struct sl_job_sched_request *out);
-/* The same of a simulation; `path` may also be X.sched or X.csv. */
+/* The same for a simulation; `path` may also be X.sched or X.csv. */
 SL_MUST_CHECK sl_err sl_cli_sim_request(const struct sl_args *args, const char *path,
                                         struct sl_job_sim_request *out);
 

@@ -1,4 +1,4 @@
-/* The line of a step. */
+/* Prints the line of a training step. */
 #include "cli/step_line.h"
 
 #include "base/clock.h"

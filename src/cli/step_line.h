@@ -10,11 +10,11 @@ struct sl_step_line {
     int64_t last_ns;  /* time of the last line; 0: none yet */
 };
 
-/* On a terminal one line that is redrawn; in a log, lines at powers of two and every tenth part of
- * the run. */
+/* Prints the line: on a terminal one line that is redrawn; in a log, lines at powers of two and
+ * after every tenth of the run. */
 void sl_cli_step_line_put(struct sl_step_line *line, const struct sl_step_report *report,
                           const struct sl_job_speed *speed);
-/* A step without its final report: in a log, one line every ten seconds. */
+/* Prints a step without its final report; in a log at most one line every ten seconds. */
 void sl_cli_step_line_provisional(struct sl_step_line *line, const struct sl_step_report *report,
                                   const struct sl_job_speed *speed);
 

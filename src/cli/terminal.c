@@ -1,4 +1,4 @@
-/* Properties of standard output. */
+/* Finds properties of standard output. */
 #define _DEFAULT_SOURCE
 #include "cli/terminal.h"
 

@@ -1,4 +1,5 @@
-/* Standard output: is it a terminal, how wide, in colour; endings of file names. */
+/* Standard output: whether it is a terminal, its width and colours. Also the endings of file
+ * names. */
 #ifndef SL_CLI_TERMINAL_H
 #define SL_CLI_TERMINAL_H
 
@@ -6,8 +7,8 @@
 
 bool sl_cli_ends(const char *path, const char *ending);
 
-/* True if standard output is a terminal that shows colours (TERM, NO_COLOR). */
+/* Is standard output a terminal that shows colours (TERM, NO_COLOR)? */
 bool sl_cli_colour(void);
-int sl_cli_columns(void); /* of the terminal; 120 if it is none */
+int sl_cli_columns(void); /* width of the terminal; 120 if it is none */
 
 #endif

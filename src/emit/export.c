@@ -1,4 +1,5 @@
-/* Export: nodes first, in memory; then the file from its begin to its end, tensors piece by piece.
+/* Export: makes the nodes in memory, then writes the file from beginning to end, tensors piece
+ * by piece.
  *
  *   model = versions, graph = nodes, name, tensors, inputs, outputs
  *
@@ -13,7 +14,7 @@
 
 #include <stdlib.h>
 
-/* Fields of the format's messages, by its specification. */
+/* Field numbers of the format's messages. */
 enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_VERSION = 3, MODEL_GRAPH = 7, MODEL_OPSET = 8 };
 enum { OPSET_VERSION = 2 };
 enum { GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
@@ -24,13 +25,13 @@ enum { INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_ELEM = 1, TENSOR_SH
 enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
 
 enum {
-    IR_VERSION = 9, /* that of operator set 20 */
+    IR_VERSION = 9, /* the version that belongs to operator set 20 */
     PIECE = 1 << 16,
-    ALIGN = 64, /* of external tensors */
+    ALIGN = 64, /* alignment of external tensors */
 };
-#define INLINE_MAX (((int64_t)1 << 31) - (64 << 20)) /* protobuf: a file is at most 2 GiB */
+#define INLINE_MAX (((int64_t)1 << 31) - (64 << 20)) /* protobuf allows files up to 2 GiB */
 
-struct tensor { /* a parameter or statistic */
+struct tensor { /* a parameter or a statistic */
     const char *name;
     struct sl_shape shape;
     int64_t count, offset;
@@ -40,13 +41,13 @@ struct export {
     struct sl_emit o;
     SL_VEC(struct tensor) tensors;
     struct sl_outfile file, data;
-    int64_t size_bytes; /* of the tensors */
+    int64_t size_bytes; /* bytes of all tensors */
     bool external;
 };
 
-/* ---- what is written ---- */
+/* ---- choosing tensors and results ---- */
 
-/* The losses of a graph without outputs. */
+/* Number of results: outputs, or the losses of a graph without outputs. */
 static int64_t result_count(const struct sl_graph *graph) {
     return graph->outputs.count ? graph->outputs.count : graph->losses.count;
 }
@@ -84,8 +85,8 @@ static void add_tensor(struct export *e, const struct sl_param *p) {
     SL_PUSH(&e->tensors, tensor);
 }
 
-/* Statistics of a batchnorm are tensors. Other states are constants: who imports the file again must
- * not train them. */
+/* Is it a statistic of a batchnorm? These are tensors. Other states are constants, so that nobody
+ * who imports the file trains them. */
 static bool is_statistic(const struct export *e, int value) {
     const struct sl_graph *graph = e->o.graph;
     for (int64_t n = 0; n < graph->nodes.count; n++) {
@@ -154,7 +155,7 @@ static sl_err write_node(struct export *e, const struct sl_node *node) {
     return e->o.err;
 }
 
-/* Names of outputs are those of the model. */
+/* Gives outputs the names that they have in the model. */
 static sl_err name_results(struct export *e) {
     const struct sl_graph *graph = e->o.graph;
     for (int64_t i = 0; i < result_count(graph); i++) {
@@ -220,7 +221,7 @@ static void put_external(const struct tensor *t, const char *location, struct sl
     sl_text_free(&number);
 }
 
-/* The field of a tensor in the graph; the values follow it if they are not external. */
+/* Writes the field of a tensor in the graph; its values follow, unless they are external. */
 static void put_tensor(const struct export *e, const struct tensor *t, struct sl_text *out) {
     struct sl_text tensor = {0};
     const char *slash = strrchr(e->file.path, '/');
@@ -274,7 +275,7 @@ static void put_model(struct sl_text *out, const struct sl_graph *graph, int64_t
     sl_text_free(&opset);
 }
 
-/* Inputs and outputs: the end of the graph. */
+/* Writes inputs and outputs, the end of the graph. */
 static void put_ends(struct export *e, struct sl_text *out) {
     const struct sl_graph *graph = e->o.graph;
     sl_emit_pb_string(out, GRAPH_NAME, graph->name);

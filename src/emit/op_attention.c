@@ -1,4 +1,4 @@
-/* Export of attention and of what encodes positions. */
+/* Exports attention and position encodings. */
 #include "emit/ops.h"
 
 #include "op/relative.h"
@@ -8,9 +8,9 @@
 
 enum { Q, K, V, MASK };
 
-static const int64_t heads_first[4] = {0, 2, 1, 3}; /* [B,T,H,D] to [B,H,T,D] and back */
+static const int64_t heads_first[4] = {0, 2, 1, 3}; /* permutes [B,T,H,D] to [B,H,T,D] and back */
 
-/* Keys or values as [B,H,S,D], each head repeated for the queries that share it. */
+/* Returns keys or values as [B,H,S,D], with each head repeated for the queries that share it. */
 static const char *put_heads(struct sl_emit *o, int input) {
     const struct sl_shape *x = sl_emit_shape(o, input);
     int64_t heads = sl_emit_shape(o, Q)->dim[2], group = heads / x->dim[2];
@@ -23,7 +23,7 @@ static const char *put_heads(struct sl_emit *o, int input) {
     return sl_emit_put_shaped(o, y, &all);
 }
 
-/* [T,S]: 0 where the query sees the key, else -inf. */
+/* Returns a mask [T,S]: 0 if the query sees the key, else -inf. */
 static const char *put_causal(struct sl_emit *o, int64_t queries, int64_t keys) {
     float *mask = sl_realloc(NULL, sizeof *mask * (size_t)(queries * keys));
     for (int64_t i = 0; i < queries * keys; i++)
@@ -33,7 +33,7 @@ static const char *put_causal(struct sl_emit *o, int64_t queries, int64_t keys) 
     return name;
 }
 
-/* [B,S] of whole numbers as [B,1,1,S] to add. */
+/* Returns the mask [B,S] of integers as [B,1,1,S], to be added. */
 static const char *put_padding(struct sl_emit *o) {
     const struct sl_shape *k = sl_emit_shape(o, MASK);
     const struct sl_shape wide = SL_SHAPE(4, k->batch & 1u, k->dim[0], 1, 1, k->dim[1]);
@@ -43,7 +43,7 @@ static const char *put_padding(struct sl_emit *o) {
     return SL_EMIT_PUT(o, "Where", seen, zero, never);
 }
 
-/* A query that sees no key has the result 0, not the 0 / 0 of a softmax. */
+/* Makes the result of a query that sees no key 0, instead of the 0 / 0 of a softmax. */
 static const char *put_safe(struct sl_emit *o, const char *share) {
     const char *zero = sl_emit_put_number(o, 0);
     return SL_EMIT_PUT(o, "Where", SL_EMIT_PUT(o, "IsNaN", share), zero, share);
@@ -72,7 +72,7 @@ void sl_emit_op_attention(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, sl_emit_put_turned(o, y, 4, heads_first));
 }
 
-/* cos or sin of all angles, for every feature: [T,D]. */
+/* Returns cos or sin of all angles, for every feature: [T,D]. */
 static const char *put_angles(struct sl_emit *o, bool sine) {
     const union sl_attr *attr = o->node->attr;
     const struct sl_shape *x = sl_emit_shape(o, 0);
@@ -91,7 +91,7 @@ static const char *put_angles(struct sl_emit *o, bool sine) {
     return name;
 }
 
-/* The second of each pair, negated, in the place of the first; the first in that of the second. */
+/* Exchanges the two members of each pair, and negates the second one. */
 static const char *put_pairs(struct sl_emit *o, const char *x) {
     const struct sl_shape *in = sl_emit_shape(o, 0);
     bool half = o->node->attr[SL_ROPE_STYLE].i == SL_ROPE_HALF;
@@ -137,7 +137,7 @@ void sl_emit_op_relative_bias(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, sl_emit_put_turned(o, rows, 3, (int64_t[]){2, 0, 1}));
 }
 
-/* All products of pairs, of which the lower triangle counts. */
+/* Computes products of all pairs, and takes the lower triangle. */
 void sl_emit_op_interaction(struct sl_emit *o, const char *onnx) {
     const struct sl_shape *x = sl_emit_shape(o, 0), *y = sl_emit_result(o, 0);
     int64_t n = x->dim[1], self = sl_emit_attr(o, "self")->i, at = 0;

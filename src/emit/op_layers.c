@@ -1,9 +1,9 @@
-/* Export of layers: convolutions, pooling, norms, recurrent layers. */
+/* Exports layers: convolutions, pooling, norms, recurrent layers. */
 #include "emit/ops.h"
 
 #include <stdlib.h>
 
-/* An attribute of two values, for both ends of both directions. */
+/* Writes an attribute of two values for both ends of both directions. */
 static void with_pads(struct sl_emit *o, const struct sl_ints *pad) {
     sl_emit_with_ints(o, "pads", 4, (int64_t[]){pad->at[0], pad->at[1], pad->at[0], pad->at[1]});
 }
@@ -38,7 +38,8 @@ void sl_emit_op_global_pool(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, sl_emit_put_shaped(o, mean, sl_emit_result(o, 0)));
 }
 
-/* The shares of `size` pixels in `bins` means: [bins, size], or [size, bins]. */
+/* Returns the matrix that averages `size` pixels into `bins` bins: [bins, size], or [size,
+ * bins]. */
 static const char *put_shares(struct sl_emit *o, int64_t bins, int64_t size, bool turned) {
     float *share = calloc((size_t)(bins * size), sizeof *share);
     if (!share)
@@ -54,7 +55,8 @@ static const char *put_shares(struct sl_emit *o, int64_t bins, int64_t size, boo
     return name;
 }
 
-/* Equal bins are average pooling. Others are means along both directions: two products. */
+/* Equal bins become average pooling; others become means along both directions, that is, two
+ * products. */
 void sl_emit_op_adaptive_pool(struct sl_emit *o, const char *onnx) {
     const int64_t *in = sl_emit_shape(o, 0)->dim, *out = sl_emit_result(o, 0)->dim;
     if (in[2] % out[2] == 0 && in[3] % out[3] == 0) {
@@ -109,7 +111,7 @@ void sl_emit_op_rmsnorm(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, y);
 }
 
-/* w or b of every channel, beside [B,C,...]. */
+/* Reshapes w or b, one number per channel, so that it broadcasts to [B,C,...]. */
 static const char *put_channels(struct sl_emit *o, int input) {
     struct sl_shape shape = {.rank = sl_emit_shape(o, 0)->rank - 1};
     for (int i = 0; i < shape.rank; i++)
@@ -126,8 +128,8 @@ static const char *put_filled(struct sl_emit *o, int64_t count, float value) {
     return name;
 }
 
-/* A group is an instance of its own: GroupNormalization of operator sets below 21 has a scale per
- * group. */
+/* Exports each group as a separate instance, because GroupNormalization of operator sets below 21
+ * has a scale per group. */
 void sl_emit_op_groupnorm(struct sl_emit *o, const char *onnx) {
     const struct sl_shape *x = sl_emit_shape(o, 0);
     int64_t groups = sl_emit_attr(o, "groups")->i, each = 1;
@@ -152,7 +154,7 @@ void sl_emit_op_groupnorm(struct sl_emit *o, const char *onnx) {
 
 enum { X, W_IH, W_HH, BIAS_IH, BIAS_HH, H0, C0 };
 
-/* The gates in the order of ONNX: i, o, f, c for i, f, g, o; z, r, h for r, z, n. */
+/* Reorders the gates as in ONNX: i, o, f, c for i, f, g, o; z, r, h for r, z, n. */
 static const char *put_gates(struct sl_emit *o, int input, int64_t parts) {
     static const int order[5][4] = {[1] = {0}, [3] = {1, 0, 2}, [4] = {0, 3, 1, 2}};
     const char *part[4];
@@ -168,7 +170,7 @@ static const char *put_gates(struct sl_emit *o, int input, int64_t parts) {
     return sl_emit_put(o, "Concat", (int)parts, part);
 }
 
-/* A new first axis: that of the directions. */
+/* Adds a first axis, for directions. */
 static const char *put_direction(struct sl_emit *o, const char *x) {
     return SL_EMIT_PUT(o, "Unsqueeze", x, sl_emit_put_int(o, 0));
 }
@@ -197,7 +199,7 @@ static void put_recurrent(struct sl_emit *o, const char *onnx, int64_t parts,
     in[1] = put_direction(o, put_gates(o, W_IH, parts));
     in[2] = put_direction(o, put_gates(o, W_HH, parts));
     in[3] = put_bias(o, parts);
-    in[4] = ""; /* lengths of the sequences */
+    in[4] = ""; /* no lengths of sequences */
     in[5] = put_state(o, H0);
     in[6] = put_state(o, C0);
     sl_emit_with_int(o, "hidden_size", y->dim[2]);

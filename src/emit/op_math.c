@@ -1,4 +1,4 @@
-/* Export of arithmetic, activations, reductions, products and losses. */
+/* Exports arithmetic, activations, reductions, products and losses. */
 #include "emit/ops.h"
 
 void sl_emit_op_same(struct sl_emit *o, const char *onnx) {
@@ -13,7 +13,7 @@ void sl_emit_op_by(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, SL_EMIT_PUT(o, onnx, sl_emit_in(o, 0), by));
 }
 
-/* The only attribute is ONNX's alpha. */
+/* For ops whose only attribute is ONNX's alpha. */
 void sl_emit_op_alpha(struct sl_emit *o, const char *onnx) {
     sl_emit_with_float(o, "alpha", o->node->attr[0].f);
     sl_emit_op_same(o, onnx);
@@ -68,8 +68,9 @@ void sl_emit_op_rsqrt(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, SL_EMIT_PUT(o, "Reciprocal", SL_EMIT_PUT(o, "Sqrt", sl_emit_in(o, 0))));
 }
 
-/* With u = 1 + x rounded: x log(u) / (u - 1), which is exact where log(u) alone loses x; x if u = 1
- * (Higham, Accuracy and Stability of Numerical Algorithms, section 1.14.1). */
+/* Computes log1p. With u = 1 + x rounded: x log(u) / (u - 1), which is accurate where log(u)
+ * alone loses x; and x if u = 1 (Higham, Accuracy and Stability of Numerical Algorithms, section
+ * 1.14.1). */
 void sl_emit_op_log1p(struct sl_emit *o, const char *onnx) {
     const char *x = sl_emit_in(o, 0), *one = sl_emit_put_number(o, 1);
     const char *u = SL_EMIT_PUT(o, "Add", x, one), *rest = SL_EMIT_PUT(o, "Sub", u, one);
@@ -142,7 +143,7 @@ void sl_emit_op_topk(struct sl_emit *o, const char *onnx) {
 
 /* ---- products ---- */
 
-/* The last two axes in turn. */
+/* Exchanges the last two axes, if `turn`. */
 static const char *turned(struct sl_emit *o, int input, bool turn) {
     int rank = sl_emit_shape(o, input)->rank;
     int64_t perm[SL_MAX_RANK];
@@ -186,7 +187,7 @@ void sl_emit_op_l1(struct sl_emit *o, const char *onnx) {
     put_mean(o, SL_EMIT_PUT(o, "Abs", off));
 }
 
-/* Rows of classes, as ONNX has the classes on axis 1. */
+/* Flattens to rows of classes, because ONNX has the classes on axis 1. */
 void sl_emit_op_cross_entropy(struct sl_emit *o, const char *onnx) {
     const struct sl_shape *x = sl_emit_shape(o, 0);
     int64_t classes = sl_graph_shape_dim(x, -1).n;

@@ -1,5 +1,6 @@
-/* Export of mixtures of experts. ONNX has no product of ragged groups: every expert computes all rows,
- * and each row keeps the result of its own. The values are those of training, the work is not. */
+/* Exports mixtures of experts. ONNX has no product of ragged groups: every expert computes all
+ * rows, and each row keeps the result of its expert. The values equal those of training, but with
+ * more work. */
 #include "emit/ops.h"
 
 #include <math.h>
@@ -12,14 +13,14 @@ static const char *put_flat(struct sl_emit *o, const char *x) {
     return SL_EMIT_PUT(o, "Reshape", x, sl_emit_put_int(o, -1));
 }
 
-/* 1 in the column of the chosen expert: [choices, experts] */
+/* Returns [choices, experts]: 1 in the column of the chosen expert. */
 static const char *put_chosen(struct sl_emit *o, const char *flat, const char *values) {
     const char *experts = sl_emit_put_int(o, sl_emit_attr(o, "experts")->i);
     sl_emit_with_int(o, "axis", -1);
     return SL_EMIT_PUT(o, "OneHot", flat, experts, values);
 }
 
-/* Rows of an expert: int64 [1]; with a capacity only. */
+/* Returns the number of rows of an expert as int64 [1]; only with a capacity. */
 static const char *put_room(struct sl_emit *o, const struct sl_shape *indices) {
     struct sl_dim all = choices_of(indices);
     all.n = (int64_t)ceil(sl_emit_attr(o, "capacity")->f * (double)all.n /
@@ -69,7 +70,7 @@ void sl_emit_op_slots(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 1, SL_EMIT_PUT(o, "Concat", first, last));
 }
 
-/* The weight of every choice as a column, 0 for choices without a row; or "". */
+/* Returns the weight of every choice as a column, 0 for choices without a row; or "". */
 static const char *put_weights(struct sl_emit *o, const char *absent) {
     const char *zero = sl_emit_put_number(o, 0), *weight = sl_emit_put_number(o, 1);
     if (sl_emit_has(o, 2))
@@ -78,7 +79,8 @@ static const char *put_weights(struct sl_emit *o, const char *absent) {
     return SL_EMIT_PUT(o, "Unsqueeze", weight, sl_emit_put_int(o, -1));
 }
 
-/* Rows without a token are 0; a choice without a row goes to one more row, which is dropped. */
+/* Rows without a token are 0; a choice without a row goes to an additional row, which is
+ * dropped. */
 void sl_emit_op_dispatch(struct sl_emit *o, const char *onnx) {
     const struct sl_shape *rows = sl_emit_result(o, 0);
     const char *slots = sl_emit_in(o, 1), *zero = sl_emit_put_int(o, 0);

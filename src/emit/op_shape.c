@@ -1,4 +1,4 @@
-/* Export of ops that move elements: shapes, slices, margins, indices. */
+/* Exports ops that move elements: shapes, slices, margins, indices. */
 #include "emit/ops.h"
 
 void sl_emit_op_reshape(struct sl_emit *o, const char *onnx) {
@@ -72,7 +72,7 @@ void sl_emit_op_pad(struct sl_emit *o, const char *onnx) {
     sl_emit_set(o, 0, SL_EMIT_PUT(o, onnx, sl_emit_in(o, 0), amounts, value));
 }
 
-/* Per axis: the end comes first. */
+/* For each axis, puts its end first. */
 void sl_emit_op_roll(struct sl_emit *o, const char *onnx) {
     const struct sl_ints *shift = &sl_emit_attr(o, "shift")->ints;
     const struct sl_ints *axes = &sl_emit_attr(o, "axes")->ints;
@@ -110,7 +110,7 @@ void sl_emit_op_gather(struct sl_emit *o, const char *onnx) {
     sl_emit_op_same(o, onnx);
 }
 
-/* embed and index_select; embed has no axis: rows. */
+/* Exports embed and index_select; embed has no axis attribute: it takes rows. */
 void sl_emit_op_rows(struct sl_emit *o, const char *onnx) {
     int axis = sl_graph_op_find_attr(o->node->op, SL_STR("axis"));
     sl_emit_with_int(o, "axis", axis < 0 ? 0 : o->node->attr[axis].i);

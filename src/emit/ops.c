@@ -1,5 +1,5 @@
-/* The table of ops that can be written as ONNX, in alphabetical order. Dropout is gone in the graph of
- * an evaluation, batchnorm has its running statistics there. */
+/* The table of ops that can be written as ONNX, in alphabetical order. An evaluation graph has no
+ * dropout, and its batchnorm has running statistics. */
 #include "emit/ops.h"
 
 /* clang-format off */

@@ -1,4 +1,5 @@
-/* The functions of the table of ops.c: how our ops are written. `onnx` is the row's operator. */
+/* The functions of the table in ops.c: each writes a family of our ops. `onnx` is the operator in
+ * the row. */
 #ifndef SL_EMIT_OPS_H
 #define SL_EMIT_OPS_H
 

@@ -1,4 +1,4 @@
-/* Nodes and constants of an ONNX file that is being written. */
+/* Writes nodes and constants of an ONNX file. */
 #include "emit/out.h"
 
 #include "emit/pb.h"
@@ -6,16 +6,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Fields of the format's messages, by its specification. */
+/* Field numbers of the format's messages. */
 enum { NODE_INPUT = 1, NODE_OUTPUT, NODE_NAME, NODE_OP, NODE_ATTR };
 enum { ATTR_NAME = 1, ATTR_F, ATTR_I, ATTR_S, ATTR_T, ATTR_INTS = 8, ATTR_STRINGS, ATTR_TYPE = 20 };
 enum { IS_FLOAT = 1, IS_INT, IS_STRING, IS_TENSOR, IS_INTS = 7, IS_STRINGS };
 enum { TENSOR_DIM = 1, TENSOR_TYPE = 2, TENSOR_RAW = 9 };
 enum { GRAPH_NODE = 1 };
 
-enum { SHARED_BYTES = 4096 }; /* constants up to this size are written once */
+enum { SHARED_BYTES = 4096 }; /* constants up to this size are written only once */
 
-/* ---- the node being written ---- */
+/* ---- the node that is being written ---- */
 
 bool sl_emit_has(const struct sl_emit *o, int input) {
     return input < o->node->in_count && o->node->in[input] >= 0;
@@ -131,7 +131,7 @@ void sl_emit_put_many(struct sl_emit *o, const char *op, struct sl_emit_names in
 
 const char *sl_emit_put(struct sl_emit *o, const char *op, int in_count, const char *const *in) {
     const char *ins[SL_MAX_IN], *out[1] = {NULL};
-    while (in_count && !*in[in_count - 1]) /* absent inputs at the end are left out */
+    while (in_count && !*in[in_count - 1]) /* leaves out absent inputs at the end */
         in_count--;
     for (int i = 0; i < in_count; i++)
         ins[i] = in[i];
@@ -155,7 +155,7 @@ static const char *put_constant(struct sl_emit *o, struct sl_text *tensor) {
     }
     sl_emit_pb_message(&value, ATTR_T, tensor);
     sl_text_free(tensor);
-    struct sl_text attrs = o->attrs; /* those of the node that comes after the constant */
+    struct sl_text attrs = o->attrs; /* keeps the attributes for the node after the constant */
     o->attrs = (struct sl_text){0};
     put_attr(o, "value", IS_TENSOR, &value);
     const char *name = sl_emit_put(o, "Constant", 0, NULL);
@@ -213,7 +213,7 @@ const char *sl_emit_put_cast(struct sl_emit *o, const char *x, int type) {
     return SL_EMIT_PUT(o, "Cast", x);
 }
 
-/* One size at most holds the batch: it is what is left. */
+/* Reshapes; if one size contains the batch, it is written as "what is left" (-1). */
 const char *sl_emit_put_shaped(struct sl_emit *o, const char *x, const struct sl_shape *shape) {
     int64_t dim[SL_MAX_RANK];
     for (int i = 0; i < shape->rank; i++)
@@ -239,7 +239,7 @@ const char *sl_emit_put_reduce(struct sl_emit *o, const char *op, const char *x,
     return SL_EMIT_PUT(o, op, x, list);
 }
 
-/* The number of samples, from the first input that has it. */
+/* Returns the number of samples, from the first input that has it. */
 static const char *put_batch(struct sl_emit *o) {
     for (int64_t i = 0; !o->batch && i < o->graph->inputs.count; i++) {
         const struct sl_value *v = sl_graph_value(o->graph, o->graph->inputs.at[i].value);
@@ -269,8 +269,8 @@ const char *sl_emit_put_size(struct sl_emit *o, struct sl_dim size) {
     return size.n == 1 ? batch : SL_EMIT_PUT(o, "Mul", batch, sl_emit_put_int(o, size.n));
 }
 
-/* Expand repeats in both directions: a size 1 keeps that of x, so the batch is asked for only where
- * x does not have it. */
+/* Broadcasts. Expand repeats in both directions: a size 1 keeps that of x, so the batch is needed
+ * only where x does not have it. */
 const char *sl_emit_put_wide(struct sl_emit *o, const char *x, const struct sl_shape *from,
                              const struct sl_shape *to) {
     const char *size[SL_MAX_RANK];

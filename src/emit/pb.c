@@ -1,4 +1,4 @@
-/* Encoding of protobuf messages: numbers of 7 bits per byte, lowest first (the format's "varint"). */
+/* Encodes protobuf messages. Numbers have 7 bits per byte, lowest first (the format's "varint"). */
 #include "emit/pb.h"
 
 #include <string.h>

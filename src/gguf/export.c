@@ -1,4 +1,5 @@
-/* Names and order of llama.cpp: one row per architecture, rules for the names of its tensors. */
+/* Translates to names and orders of llama.cpp: one row per architecture, with rules for the names
+ * of its tensors. */
 #include "gguf/gguf.h"
 
 #include "base/half.h"
@@ -9,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 512 << 20 }; /* elements of a tensor that is reordered */
+enum { LONGEST = 512 << 20 }; /* most elements of a tensor that is reordered */
 
-enum order { AS_IS, TURNED, HALVES, KEY_HALVES }; /* HALVES: rows of rotary heads, interleaved */
+/* HALVES: the rows of rotary heads are interleaved */
+enum order { AS_IS, TURNED, HALVES, KEY_HALVES };
 
 struct rule { /* "#" stands for the number of the layer */
     const char *theirs, *ours;
@@ -67,8 +69,8 @@ static const struct arch {
     const char *model_type, *name;
     const struct rule *rules;
     bool rotary;
-    bool window;  /* one that is not given is not "none" */
-    int64_t head; /* size if it is not given; 0: width / heads */
+    bool window;  /* in a config without a window, the architecture still has one */
+    int64_t head; /* size of a head if the config does not give it; 0: width / heads */
 } archs[] = {
     {"gpt2", "gpt2", gpt2_rules, false, false, 0},
     {"llama", "llama", llama_rules, true, false, 0},
@@ -136,7 +138,7 @@ static void put_gpt2(struct writer *w) {
     sl_hf_only_flag(c, "scale_attn_weights", true, "llama.cpp scales");
 }
 
-/* rope_parameters (new) or rope_scaling. */
+/* Writes rotary settings, from rope_parameters (new name) or rope_scaling. */
 static void put_rope(struct writer *w) {
     struct sl_hf_config *c = &w->config;
     const char *place = sl_hf_find(c, "rope_parameters") ? "rope_parameters" : "rope_scaling";
@@ -266,7 +268,7 @@ static void turn(const float *from, int64_t rows, int64_t cols, float *to) {
             to[c * rows + r] = from[r * cols + c];
 }
 
-/* Row i of both halves of a head become rows 2 i and 2 i + 1. */
+/* Interleaves: row i of the two halves of a head become rows 2 i and 2 i + 1. */
 static void weave(const float *from, int64_t heads, int64_t half, int64_t cols, float *to) {
     for (int64_t h = 0; h < heads; h++)
         for (int64_t i = 0; i < half; i++)

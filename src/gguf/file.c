@@ -1,4 +1,4 @@
-/* The bytes of a GGUF file: everything is little-endian. */
+/* Writes the bytes of a GGUF file; everything is little-endian. */
 #include "gguf/gguf.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ enum { U32 = 4, I32 = 5, F32 = 6, FLAG = 7, STRING = 8, LIST = 9 }; /* types of 
 
 static const struct {
     enum sl_st_dtype dtype;
-    int type; /* of ggml */
+    int type; /* number of the type in ggml */
 } types[] = {{SL_ST_F32, 0}, {SL_ST_F16, 1}, {SL_ST_BF16, 30}};
 
 static void put(struct sl_text *text, uint64_t value, int bytes) {

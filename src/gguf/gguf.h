@@ -1,10 +1,10 @@
-/* A model as one GGUF file (version 3), which llama.cpp and the Python package `gguf` read.
+/* Writes a model as one GGUF file (version 3), which llama.cpp and the Python package `gguf`
+ * read.
  *
  *   "GGUF" | version | tensors | keys | key, type, value ... | name, sizes, type, offset ... | data
  *
- * Hyperparameters come from config.json, the tokenizer from tokenizer.json beside it. Names of
- * tensors and keys, and the order of the rows of q and k, are those of llama.cpp.
- */
+ * Hyperparameters come from config.json, the tokenizer from tokenizer.json in the same folder.
+ * Names of tensors and keys, and the order of the rows of q and k, follow llama.cpp. */
 #ifndef SL_GGUF_GGUF_H
 #define SL_GGUF_GGUF_H
 
@@ -12,20 +12,21 @@
 #include "graph/graph.h"
 
 struct sl_gguf_export {
-    const struct sl_graph *graph; /* of the source's config; all parameters have stored values */
-    const char *source;           /* a folder with config.json */
-    const char *to;               /* file */
+    /* graph made from the source's config; all its parameters have stored values */
+    const struct sl_graph *graph;
+    const char *source;     /* a folder with config.json */
+    const char *to;         /* target file */
     enum sl_st_dtype dtype; /* SL_ST_F32, SL_ST_BF16 or SL_ST_F16; vectors are always SL_ST_F32 */
 };
 
-/* Appends a summary. SL_ERR_REFUSED: llama.cpp has no such architecture, setting or tokenizer that we
- * know. */
+/* Exports and appends a summary. SL_ERR_REFUSED: we know of no such architecture, setting or
+ * tokenizer in llama.cpp. */
 SL_MUST_CHECK sl_err sl_gguf_export(const struct sl_gguf_export *what, struct sl_text *summary);
 
 /* ---- file.c: the parts of a file ---- */
 
 struct sl_gguf {
-    struct sl_text keys, tensors; /* bytes of both lists */
+    struct sl_text keys, tensors; /* the bytes of both lists */
     int64_t key_count, tensor_count, data_bytes;
 };
 
@@ -39,17 +40,17 @@ void sl_gguf_put_strings(struct sl_gguf *g, const char *key, const char *const *
                          int64_t count);
 void sl_gguf_put_i32s(struct sl_gguf *g, const char *key, const int32_t *values, int64_t count);
 void sl_gguf_put_f32s(struct sl_gguf *g, const char *key, const float *values, int64_t count);
-/* Sizes in the order of a shape, the last one contiguous. */
+/* Adds a tensor. `dim` has the order of a shape: the last size is contiguous. */
 void sl_gguf_put_tensor(struct sl_gguf *g, const char *name, enum sl_st_dtype dtype, int rank,
                         const int64_t *dim);
-/* All bytes before the data. */
+/* Writes all bytes before the data. */
 void sl_gguf_head(const struct sl_gguf *g, struct sl_text *out);
 void sl_gguf_free(struct sl_gguf *g);
 
-/* tokenizer.c: the keys of tokenizer.json; *found is false if there is none. */
+/* tokenizer.c. Adds the keys for tokenizer.json; *found is false if there is none. */
 SL_MUST_CHECK sl_err sl_gguf_put_tokenizer(struct sl_gguf *g, const char *folder, int64_t vocab,
                                            bool *found);
-/* The same of a file in memory. */
+/* The same for a file in memory. */
 SL_MUST_CHECK sl_err sl_gguf_read_tokenizer(struct sl_gguf *g, const char *file, const char *text,
                                             size_t length, int64_t vocab);
 

@@ -1,6 +1,7 @@
 /* tokenizer.json as keys of GGUF: byte-level BPE ("gpt2"), and BPE with byte fallback ("llama").
- * llama.cpp knows regular expressions of byte-level BPE by a name, and merges the tokens of the other
- * kind in the order of their scores; what it would split in another way is refused. */
+ * llama.cpp identifies regular expressions of byte-level BPE by a name, and merges tokens of the
+ * other kind in the order of their scores. A tokenizer that it would split differently is
+ * refused. */
 #include "gguf/gguf.h"
 
 #include "base/json.h"
@@ -24,20 +25,21 @@ enum {
 struct tokens {
     struct sl_arena arena;
     struct sl_json_in json;
-    const char *type;    /* of the model */
-    const char *unknown; /* token; NULL: none */
-    const char *regex;   /* the last one that splits before merges; NULL: none */
+    const char *type;    /* type of the model */
+    const char *unknown; /* the unknown token; NULL: none */
+    const char *regex; /* last regular expression that splits the text before merges; NULL: none */
     int64_t regexes;
-    bool fallback;               /* to bytes */
-    bool byte_level, byte_split; /* bytes as characters; split by the expression of GPT-2 */
-    bool space_first;            /* a space is put before the text */
+    bool fallback; /* unknown characters fall back to bytes */
+    /* bytes are shown as characters; text is split by GPT-2's expression */
+    bool byte_level, byte_split;
+    bool space_first; /* a space is put before the text */
     int64_t vocab;
     const char **text;
     int32_t *kind;
     SL_VEC(const char *) merges;
 };
 
-/* Regular expressions of tokenizers as they are in their files, and the name in llama.cpp. */
+/* Regular expressions of tokenizers, as in their files, with the name in llama.cpp. */
 #define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 static const struct {
@@ -75,7 +77,7 @@ static sl_err read_vocab(struct tokens *t) {
     }
 }
 
-/* "a b", or ["a", "b"] in newer files. */
+/* Reads merges: "a b", or ["a", "b"] in newer files. */
 static sl_err read_merges(struct tokens *t) {
     if (t->json.event != SL_JSON_ARRAY)
         return sl_json_fail(&t->json, "expected a list");
@@ -121,7 +123,7 @@ static sl_err read_model(struct tokens *t) {
     }
 }
 
-/* Of a normalizer or pre-tokenizer, or a sequence of them: what splits the text. */
+/* Reads a normalizer or pre-tokenizer, or a sequence of them: how it splits the text. */
 static sl_err read_steps(struct tokens *t, bool splits_text) {
     const char *key = "", *type = "";
     int depth = t->json.depth;
@@ -232,8 +234,8 @@ static sl_err find_split(const struct tokens *t, const char **name) {
                    t->json.file, t->regex ? t->regex : "");
 }
 
-/* With scores, llama.cpp first merges what makes the token with the lowest number. Are the merges in
- * that order? */
+/* With scores, llama.cpp first merges the pair that makes the token with the lowest number. Checks
+ * that the merges have that order. */
 static sl_err check_order(struct tokens *t) {
     struct sl_map ids = {0};
     sl_err err = SL_OK;

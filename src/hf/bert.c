@@ -1,9 +1,9 @@
-/* bert, roberta and distilbert. */
+/* The architectures bert, roberta and distilbert. */
 #include "hf/arch.h"
 
 #include <string.h>
 
-/* Inputs, and loss of the scores `logits`. */
+/* Writes the inputs, and the loss of the scores `logits`. */
 static void put_inputs(struct sl_text *text, bool segments) {
     sl_text_printf(text,
                    "input tokens : int[B, T] < V\n%s"
@@ -27,7 +27,7 @@ static void put_classes(struct sl_hf_config *c, enum sl_hf_task task, struct sl_
         sl_hf_put_size(text, "classes", sl_hf_labels(c));
 }
 
-/* The dropout of classifiers; absent: that of the hidden states. */
+/* Writes the dropout of classifiers; if absent, that of the hidden states. */
 static void put_head_drop(struct sl_hf_config *c, struct sl_text *text) {
     sl_hf_put_drop(
         c, text, "head_drop",
@@ -113,15 +113,15 @@ static void write_distilbert(struct sl_hf_config *c, enum sl_hf_task task, struc
     sl_hf_put_number(text, "std", sl_hf_number(c, "initializer_range", 0.02));
     sl_hf_put_act(c, text, "act", "activation", "gelu");
     sl_hf_put_flag(text, "tied", sl_hf_flag(c, "tie_word_embeddings", true));
-    (void)sl_hf_flag(c, "sinusoidal_pos_embds", false); /* initial values only */
+    (void)sl_hf_flag(c, "sinusoidal_pos_embds", false); /* matters only for initial values */
     sl_hf_put_drop(c, text, "attn_drop", "attention_dropout", 0.1);
     sl_hf_put_drop(c, text, "drop", "dropout", 0.1);
-    if (task == SL_HF_TOKEN_CLASS) /* that head uses the dropout of the encoder */
+    if (task == SL_HF_TOKEN_CLASS) /* this head uses the dropout of the encoder */
         sl_hf_put_drop(c, text, "head_drop", "dropout", 0.1);
     else
         sl_hf_put_drop(c, text, "head_drop", "seq_classif_dropout", 0.2);
     (void)sl_hf_number(c, "seq_classif_dropout", 0);
-    (void)sl_hf_number(c, "qa_dropout", 0); /* of a head that is refused */
+    (void)sl_hf_number(c, "qa_dropout", 0); /* belongs to a head that is refused */
     sl_hf_put_padding(c, text, 0, vocab);
     sl_text_put(text, "\nuse hf-distilbert\n\n");
     put_inputs(text, false);

@@ -41,7 +41,7 @@ static sl_err read_items(struct reader *r, const char *key, bool is_list, int64_
     }
 }
 
-/* The event of the value has been read. */
+/* Reads a value whose event has been read. */
 static sl_err read_value(struct reader *r, const char *key) {
     struct sl_hf_value value = {.key = key, .kind = r->json.event};
     int64_t count = 0;
@@ -68,7 +68,7 @@ sl_err sl_hf_config_read(const char *file, const char *text, size_t length,
     if (r.json.event != SL_JSON_OBJECT)
         return sl_json_fail(&r.json, "expected an object");
     SL_TRY(read_items(&r, "", false, &count));
-    SL_TRY(sl_json_next(&r.json)); /* nothing follows */
+    SL_TRY(sl_json_next(&r.json)); /* nothing may follow */
     return SL_OK;
 }
 
@@ -201,9 +201,9 @@ void sl_hf_only_text(struct sl_hf_config *c, const char *key, const char *only, 
         sl_hf_refuse(c, key, why);
 }
 
-/* ---- values that nobody asked for ---- */
+/* ---- values that no reader used ---- */
 
-/* They do not change what the model computes. A '*' at the end stands for any text. */
+/* These do not change what the model computes. A '*' at the end stands for any text. */
 static const char *const harmless[] = {
     "_attn_implementation*",
     "_commit_hash",
@@ -239,7 +239,7 @@ static const char *const harmless[] = {
     "transformers_version",
     "unsloth_*",
     "use_cache",
-    /* generation */
+    /* for generation: */
     "bad_words_ids*",
     "decoder_start_token_id",
     "diversity_penalty",
@@ -259,7 +259,7 @@ static const char *const harmless[] = {
     "top_p",
     "typical_p",
     "max_new_tokens",
-    /* memory and speed only */
+    /* for memory and speed: */
     "chunk_size_feed_forward",
     "gradient_checkpointing",
     "reorder_and_upcast_attn",

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_BYTES = 512 << 20 }; /* of a file that is copied */
+enum { FILE_BYTES = 512 << 20 }; /* largest file that is copied */
 
-/* Copied if the source has them. */
+/* Files that are copied if the source has them. */
 static const char *const tokenizer_files[] = {
     "added_tokens.json",       "chat_template.jinja",     "chat_template.json", "merges.txt",
     "sentencepiece.bpe.model", "special_tokens_map.json", "spiece.model",       "tokenizer.json",
@@ -43,7 +43,7 @@ static bool is_dtype_key(struct sl_str key) {
     return sl_str_is(key, "dtype") || sl_str_is(key, "torch_dtype");
 }
 
-/* Replaces the types, and adds one if there is none at the top. Everything else stays as it is. */
+/* Replaces the types, and adds one if the top level has none. Everything else stays the same. */
 sl_err sl_hf_export_config(const char *file, const char *text, size_t length,
                            enum sl_st_dtype dtype, struct sl_text *out) {
     const char *name = sl_hf_dtype_name(dtype), *kept = text;
@@ -69,7 +69,7 @@ sl_err sl_hf_export_config(const char *file, const char *text, size_t length,
         }
         after_key = json.event == SL_JSON_KEY && is_dtype_key(json.string);
     }
-    SL_TRY(sl_json_next(&json)); /* nothing follows */
+    SL_TRY(sl_json_next(&json)); /* nothing may follow */
     sl_text_put_bytes(out, kept, (size_t)(text + length - kept));
     if (!found) {
         char *rest = sl_realloc(NULL, out->length - open + 1);
@@ -107,7 +107,7 @@ static sl_err copy_file(const char *from, const char *to) {
     return err;
 }
 
-/* Copies the files of a list that the folder has; appends their names. */
+/* Copies those files of a list that the folder has; appends their names. */
 static sl_err copy_files(const char *folder, const char *const *list, int count, const char *to,
                          struct sl_text *names) {
     struct sl_arena arena = {0};
@@ -129,7 +129,7 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Those of the source, else those that the run was trained with. */
+/* Copies the tokenizer of the source, or else the one that the run was trained with. */
 static sl_err copy_tokenizer(const struct sl_hf_export *what, struct sl_arena *arena,
                              struct sl_text *names) {
     size_t before = names->length;

@@ -1,11 +1,10 @@
-/* A model as a folder of Hugging Face, which from_pretrained of transformers loads.
+/* Writes a model as a Hugging Face folder, which from_pretrained of transformers loads.
  *
  *   config.json                   that of the source, with the type of the written tensors
  *   tokenizer.json, ...           copied from the source
  *   model.safetensors             or model-00001-of-00003.safetensors, ... and an index
  *
- * config.json is written last: a folder that is not complete does not load.
- */
+ * config.json is written last: a folder that is not complete does not load. */
 #ifndef SL_HF_EXPORT_H
 #define SL_HF_EXPORT_H
 
@@ -13,26 +12,27 @@
 #include "graph/graph.h"
 
 struct sl_hf_export {
-    const struct sl_graph *graph; /* of the source's config; all parameters have stored values */
-    const char *source;           /* a folder with config.json */
-    const char *tokenizer;        /* file or folder, if the source has none; NULL: none */
-    const char *to;               /* a folder that does not exist or is empty */
-    enum sl_st_dtype dtype;       /* SL_ST_F32, SL_ST_BF16 or SL_ST_F16 */
-    int64_t shard_bytes;          /* of a file, as long as one tensor is not larger */
+    /* graph made from the source's config; all its parameters have stored values */
+    const struct sl_graph *graph;
+    const char *source;     /* a folder with config.json */
+    const char *tokenizer;  /* file or folder to use if the source has no tokenizer; NULL: none */
+    const char *to;         /* target folder, which does not exist or is empty */
+    enum sl_st_dtype dtype; /* SL_ST_F32, SL_ST_BF16 or SL_ST_F16 */
+    int64_t shard_bytes;    /* largest file, unless a single tensor is larger */
 };
 
-/* Appends a summary. After an error, the files that were written are removed. */
+/* Exports and appends a summary. After an error, it removes the files that it has written. */
 SL_MUST_CHECK sl_err sl_hf_export(const struct sl_hf_export *what, struct sl_text *summary);
 
-/* The name of a type in config.json ("bfloat16"); NULL: not one that is exported. */
+/* Returns the name of a type in config.json ("bfloat16"); NULL: it cannot be exported. */
 const char *sl_hf_dtype_name(enum sl_st_dtype dtype);
-/* config.json with another type of tensors. */
+/* Writes config.json with another type of tensors. */
 SL_MUST_CHECK sl_err sl_hf_export_config(const char *file, const char *text, size_t length,
                                          enum sl_st_dtype dtype, struct sl_text *out);
 
 /* ---- shards.c ---- */
 
-/* Files of the weights, by name; the caller frees `names` with sl_text_free. */
+/* The files with the weights; the caller frees `names` with sl_text_free. */
 struct sl_hf_shards {
     int64_t tensors, files, bytes;
     struct sl_text names; /* one per line */

@@ -19,7 +19,7 @@ bool sl_hf_is_folder(const char *path) {
 
 /* ---- the model's text ---- */
 
-/* The last part of the path, in characters that names of models may have. */
+/* Makes a model name from the last part of the path. */
 static void put_name(struct sl_text *text, const char *folder) {
     size_t end = strlen(folder);
     while (end > 1 && folder[end - 1] == '/')

@@ -1,4 +1,4 @@
-/* gpt2 and gpt_neox. */
+/* The architectures gpt2 and gpt_neox. */
 #include "hf/arch.h"
 
 static void check_heads(struct sl_hf_config *c, const char *key, int64_t width, int64_t heads) {
@@ -31,7 +31,7 @@ static void write_gpt2(struct sl_hf_config *c, enum sl_hf_task task, struct sl_t
     sl_hf_put_drop(c, text, "attn_drop", "attn_pdrop", 0.1);
     sl_hf_put_drop(c, text, "resid_drop", "resid_pdrop", 0.1);
     sl_hf_only_flag(c, "add_cross_attention", false, "cross attention is not implemented");
-    /* of heads that are refused */
+    /* settings of heads that are refused */
     (void)sl_hf_number(c, "summary_first_dropout", 0);
     (void)sl_hf_text(c, "summary_activation", "");
     (void)sl_hf_text(c, "summary_type", "");
@@ -60,7 +60,7 @@ static void write_gpt_neox(struct sl_hf_config *c, enum sl_hf_task task, struct 
     sl_hf_put_flag(text, "tied", sl_hf_flag(c, "tie_word_embeddings", false));
     sl_hf_put_drop(c, text, "attn_drop", "attention_dropout", 0);
     sl_hf_put_drop(c, text, "resid_drop", "hidden_dropout", 0);
-    (void)sl_hf_number(c, "classifier_dropout", 0); /* of a head that is refused */
+    (void)sl_hf_number(c, "classifier_dropout", 0); /* belongs to a head that is refused */
     sl_hf_put_rope(c, text, width / heads, 0.25);
     sl_text_put(text, "\nuse hf-gpt-neox\n\n");
     sl_hf_put_next_token(text, "neox_lm");

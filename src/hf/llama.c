@@ -1,4 +1,5 @@
-/* llama, mistral, qwen2, qwen3, phi3, gemma2: decoders that differ in a few settings. */
+/* The architectures llama, mistral, qwen2, qwen3, phi3, gemma2: decoders that differ in a few
+ * settings. */
 #include "hf/arch.h"
 
 #include <math.h>
@@ -14,8 +15,8 @@ struct settings {
     const char *act_key, *act;
     double eps;
     int64_t padding;
-    const char *resid_key; /* dropout of the residual sums; NULL: none */
-    bool tied;             /* if the config does not say */
+    const char *resid_key; /* key of the dropout of the residual sums; NULL: none */
+    bool tied;             /* used if the config does not say */
 };
 
 static struct settings plain(void) {
@@ -75,12 +76,13 @@ static void put_settings(struct sl_hf_config *c, const struct shape *s, const st
     sl_hf_put_padding(c, text, o->padding, s->vocab);
 }
 
-/* The size if the config has the key and is not null; `fallback` if it lacks the key. */
+/* Returns the window size if the config has the key and it is not null; `fallback` if the key is
+ * absent. */
 static int64_t window_size(struct sl_hf_config *c, int64_t fallback) {
     return sl_hf_is_null(c, "sliding_window") ? 0 : sl_hf_int(c, "sliding_window", fallback);
 }
 
-/* The window of each layer: layer_types, or by the rule of the architecture. */
+/* Writes the window of each layer, from layer_types or by the rule of the architecture. */
 static void put_windows(struct sl_hf_config *c, const struct shape *s,
                         int64_t (*window)(struct sl_hf_config *c, int64_t layer),
                         struct sl_text *text) {
@@ -121,14 +123,14 @@ static int64_t window_of_mistral(struct sl_hf_config *c, int64_t layer) {
     return window_size(c, 4096);
 }
 
-/* Qwen: from layer max_window_layers on, if windows are used at all. */
+/* Rule of Qwen: windows from layer max_window_layers on, if windows are used at all. */
 static int64_t window_above(struct sl_hf_config *c, int64_t layer) {
     bool used = sl_hf_flag(c, "use_sliding_window", false);
     int64_t from = sl_hf_int(c, "max_window_layers", 28);
     return used && layer >= from ? window_size(c, 4096) : 0;
 }
 
-/* Gemma 2: every other layer, from the first. */
+/* Rule of Gemma 2: a window in every other layer, from the first on. */
 static int64_t window_alternating(struct sl_hf_config *c, int64_t layer) {
     return layer % 2 == 0 ? window_size(c, 4096) : 0;
 }
@@ -152,7 +154,8 @@ static void write_llama(struct sl_hf_config *c, enum sl_hf_task task, struct sl_
     (void)task;
     o.qkv_bias = o.out_bias = sl_hf_flag(c, "attention_bias", false);
     o.mlp_bias = sl_hf_flag(c, "mlp_bias", false);
-    (void)sl_hf_int(c, "pretraining_tp", 1); /* the same function, computed in slices */
+    /* changes how the same function is computed, not the function */
+    (void)sl_hf_int(c, "pretraining_tp", 1);
     put_model(c, &s, &o, no_window, text);
 }
 
@@ -192,7 +195,7 @@ static void write_phi3(struct sl_hf_config *c, enum sl_hf_task task, struct sl_t
     o.padding = 32000;
     o.resid_key = "resid_pdrop";
     (void)sl_hf_number(c, "embd_pdrop", 0);                    /* transformers does not use it */
-    (void)sl_hf_int(c, "original_max_position_embeddings", 0); /* used by longrope only */
+    (void)sl_hf_int(c, "original_max_position_embeddings", 0); /* only longrope uses it */
     put_model(c, &s, &o, window_everywhere, text);
 }
 
@@ -218,7 +221,7 @@ static void write_gemma2(struct sl_hf_config *c, enum sl_hf_task task, struct sl
     o.act = "gelu_pytorch_tanh";
     o.padding = 0;
     if (sl_hf_find(c, "hidden_activation"))
-        (void)sl_hf_text(c, "hidden_act", ""); /* an older name, not used then */
+        (void)sl_hf_text(c, "hidden_act", ""); /* an older name of the key, which is then unused */
     sl_hf_only_flag(c, "use_bidirectional_attention", false,
                     "only causal attention is implemented");
     put_model(c, &s, &o, window_alternating, text);

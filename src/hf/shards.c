@@ -1,4 +1,4 @@
-/* The weights of an exported folder: safetensors files of bounded size, and their index. */
+/* Writes the weights of an exported folder: safetensors files of limited size, and their index. */
 #include "base/half.h"
 #include "base/json.h"
 #include "base/outfile.h"
@@ -8,7 +8,7 @@
 
 enum { PIECE = 65536, SHARDS = 99999 }; /* elements; files */
 
-struct plan { /* which file holds a tensor */
+struct plan { /* which file has which tensor */
     int64_t *shard_of, *bytes_of;
     int64_t files, total_bytes;
 };
@@ -26,7 +26,7 @@ static int64_t numel_at(const struct sl_graph *graph, int64_t i) {
     return sl_graph_shape_numel(&sl_graph_value(graph, tensor_at(graph, i)->value)->shape, 1);
 }
 
-/* Files are filled in the order of the tensors. */
+/* Divides the tensors into files, in their order. */
 static sl_err divide(const struct sl_hf_export *what, struct sl_arena *arena, struct plan *plan) {
     int64_t count = tensor_count(what->graph), used = 0;
     *plan = (struct plan){.shard_of = SL_NEW(arena, int64_t, count + 1),

@@ -1,4 +1,4 @@
-/* vit. */
+/* The architecture vit. */
 #include "hf/arch.h"
 
 static void write_vit(struct sl_hf_config *c, enum sl_hf_task task, struct sl_text *text) {
@@ -21,7 +21,7 @@ static void write_vit(struct sl_hf_config *c, enum sl_hf_task task, struct sl_te
     sl_hf_put_flag(text, "qkv_bias", sl_hf_flag(c, "qkv_bias", true));
     sl_hf_put_drop(c, text, "attn_drop", "attention_probs_dropout_prob", 0);
     sl_hf_put_drop(c, text, "drop", "hidden_dropout_prob", 0);
-    /* of heads that are refused */
+    /* settings of heads that are refused */
     (void)sl_hf_int(c, "encoder_stride", 16);
     (void)sl_hf_text(c, "pooler_act", "");
     (void)sl_hf_int(c, "pooler_output_size", 0);

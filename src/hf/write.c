@@ -1,10 +1,10 @@
-/* Parts of model texts that several architectures share. */
+/* Writes parts of model texts that several architectures share. */
 #include "hf/arch.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LONGEST = 1024 }; /* tokens of a sample, unless the user sets T */
+enum { LONGEST = 1024 }; /* most tokens of a sample, unless the user sets T */
 
 void sl_hf_put_size(struct sl_text *text, const char *name, int64_t value) {
     sl_text_printf(text, "size %s = %lld\n", name, (long long)value);
@@ -20,7 +20,7 @@ void sl_hf_put_flag(struct sl_text *text, const char *name, bool value) {
     sl_text_printf(text, "%s = %d\n", name, value);
 }
 
-/* Names of transformers (ACT2FN) and of models/hf-layers.model. */
+/* Activations in transformers (ACT2FN) and in models/hf-layers.model. */
 static const struct {
     const char *theirs, *ours;
 } acts[] = {
@@ -83,8 +83,8 @@ void sl_hf_put_padding(struct sl_hf_config *c, struct sl_text *text, int64_t fal
 
 struct rope {
     struct sl_hf_config *c;
-    const char *place; /* object with the settings: "rope_parameters" */
-    const char *ramp;  /* NULL: the rate is the same for all pairs */
+    const char *place; /* key of the object with the settings: "rope_parameters" */
+    const char *ramp;  /* NULL: all pairs have the same rate */
     double theta, scale, low, high, gain;
     int64_t rotary;
 };
@@ -105,7 +105,8 @@ static double need(const struct rope *r, const char *key) {
 static void set_default(struct rope *r) { (void)r; }
 static void set_linear(struct rope *r) { r->scale = 1 / need(r, "factor"); }
 
-/* It changes the base only beyond `max_position_embeddings`, which T may not exceed. */
+/* Sets nothing: this type changes the base only beyond `max_position_embeddings`, which T may not
+ * exceed. */
 static void set_dynamic(struct rope *r) { (void)need(r, "factor"); }
 
 static void set_llama3(struct rope *r) {
@@ -116,7 +117,7 @@ static void set_llama3(struct rope *r) {
     r->high = need(r, "high_freq_factor") * turns;
 }
 
-/* Index of the pair that makes so many turns within the original context. */
+/* Returns the index of the pair that makes `turns` turns within the original context. */
 static double pair_of(const struct rope *r, double turns, double context) {
     double tau = 2 * 3.14159265358979323846;
     return (double)r->rotary * log(context / (turns * tau)) / (2 * log(r->theta));
@@ -147,14 +148,14 @@ static void set_yarn(struct rope *r) {
     r->gain = sl_hf_number(r->c, key_of(r, "attention_factor"), r->gain);
     r->scale = 1 / factor;
     r->ramp = "index";
-    r->low = to; /* pairs below `from` turn as they did */
+    r->low = to; /* pairs below `from` keep their rate */
     r->high = from;
 }
 
 static const struct {
     const char *name;
     void (*set)(struct rope *rope);
-    bool bounded; /* no more positions than the config states */
+    bool bounded; /* the config limits the number of positions */
 } rope_types[] = {
     {"default", set_default, false}, {"dynamic", set_dynamic, true}, {"linear", set_linear, false},
     {"llama3", set_llama3, false},   {"yarn", set_yarn, false},

@@ -1,5 +1,5 @@
-/* dnn-partitioning JSON (Tarnawski et al., NeurIPS 2020): nodes with accelerator and CPU latencies,
- * sizes and colour classes; edges whose cost is the time to move the source's output. */
+/* Reads JSON of dnn-partitioning (Tarnawski et al., NeurIPS 2020): nodes with accelerator and CPU
+ * latencies, sizes and colour classes; edges whose cost is the time to move the source's output. */
 #include "interop/draft.h"
 #include "interop/importer.h"
 
@@ -107,7 +107,8 @@ static sl_err read_top(struct sl_draft *draft, struct sl_json_in *json, struct s
     return sl_json_take(json, SL_JSON_END);
 }
 
-/* A node's output is one tensor: every edge that carries it costs the same. */
+/* Checks costs. A node's output is one tensor, so every edge that carries it must have the same
+ * cost. */
 static sl_err check_costs(const struct sl_draft *draft) {
     for (int64_t i = 0; i < draft->layers.count; i++) {
         const struct sl_layer *layer = &draft->layers.at[i];

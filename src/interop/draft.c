@@ -1,4 +1,5 @@
-/* Layers and edges of a file on their way to sl_layers: places for messages, ids to positions. */
+/* Layers and edges of a file before they become sl_layers: positions for messages, ids to
+ * indices. */
 #include "interop/draft.h"
 
 #include "base/sort.h"

@@ -1,5 +1,5 @@
 /* Layers and edges of an imported file with their positions in the text, and the step from ids to
- * indices; shared by the importers. */
+ * indices; all importers use it. */
 #ifndef SL_INTEROP_DRAFT_H
 #define SL_INTEROP_DRAFT_H
 
@@ -8,9 +8,9 @@
 #include "cost/layers.h"
 
 struct sl_draft_edge {
-    int64_t from, to; /* ids */
+    int64_t from, to; /* ids of the layers */
     double cost;
-    const char *at; /* in the text */
+    const char *at; /* position in the text */
 };
 
 struct sl_draft_id {
@@ -20,33 +20,34 @@ struct sl_draft_id {
 
 struct sl_draft {
     const char *file, *start;
-    const char *id_prefix; /* NULL: none */
+    const char *id_prefix; /* see sl_layers.id_prefix; NULL: none */
     SL_VEC(struct sl_layer) layers;
-    SL_VEC(const char *) places; /* of the layers */
+    SL_VEC(const char *) places; /* positions of the layers */
     SL_VEC(struct sl_draft_edge) edges;
-    struct sl_layer_edge *linked; /* [edges.count] with positions; set by sl_interop_draft_link */
-    struct sl_draft_id *ids;      /* [layers.count] sorted; set by sl_interop_draft_link */
+    struct sl_layer_edge *linked; /* [edges.count] with indices; sl_interop_draft_link sets it */
+    struct sl_draft_id *ids;      /* [layers.count] sorted; sl_interop_draft_link sets it */
     struct sl_layers_machine machine;
     struct sl_arena scratch;
 };
 
 void sl_interop_draft_free(struct sl_draft *draft);
 
-/* file:line:column of a place in the text: message. */
+/* Fails with "file:line:column: message" for a position in the text. */
 sl_err sl_interop_draft_fail(const struct sl_draft *draft, const char *at, const char *fmt, ...)
     SL_PRINTF(3, 4);
 
-/* Position of the layer with this id, or -1. */
+/* Returns the index of the layer with this id, or -1. */
 int sl_interop_draft_find(const struct sl_draft *draft, int64_t id);
 
-/* The array after an "edges" key: objects with sourceId, destId and a cost under `cost_key`. */
+/* Reads the array after an "edges" key: objects with sourceId, destId and a cost under
+ * `cost_key`. */
 SL_MUST_CHECK sl_err sl_interop_draft_read_edges(struct sl_draft *draft, struct sl_json_in *json,
                                                  const char *cost_key);
 
-/* Replaces ids by positions: `linked`, and the in and out lists of the draft's layers. */
+/* Replaces ids by indices: makes `linked`, and the in and out lists of the draft's layers. */
 SL_MUST_CHECK sl_err sl_interop_draft_link(struct sl_draft *draft);
 
-/* Checks and freezes; sl_interop_draft_link comes before. */
+/* Checks and freezes the layers; call sl_interop_draft_link first. */
 SL_MUST_CHECK sl_err sl_interop_draft_build(struct sl_draft *draft, struct sl_arena *arena,
                                             const char *format, const struct sl_layers **out);
 

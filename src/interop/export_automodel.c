@@ -7,7 +7,7 @@
  *         module_fqns_per_model_part:
  *           - [model.embed_tokens, model.layers.0, model.rotary_emb]
  *
- * It cuts decoders of Hugging Face, whose names are those of our models. Every stage needs the
+ * Automodel cuts decoders of Hugging Face, whose names our models use. Every stage needs the
  * rotary embedding, which has no parameters. */
 #include "interop/export_modules.h"
 #include "schedules/schedule.h"
@@ -16,7 +16,8 @@
 
 static const char rotary[] = "model.rotary_emb", layers[] = "model.layers.";
 
-/* Stages are in a V only for the schedule that is one in torch too, else in turn. */
+/* Checks the placement: stages must be in a V if torch's schedule of that name is one, else in a
+ * loop. */
 static sl_err check_layout(const struct sl_export *x) {
     const struct sl_schedule *row = x->schedule;
     bool v = row && row->layout == SL_LAYOUT_V;
@@ -28,7 +29,8 @@ static sl_err check_layout(const struct sl_export *x) {
     return sl_interop_export_check_row(x, "automodel", v ? SL_LAYOUT_V : SL_LAYOUT_LOOP);
 }
 
-/* A schedule without a name in torch is read from a CSV; the named one only places the stages. */
+/* Writes the schedule. One without a name in torch is read from a CSV; the name then only places
+ * the stages. */
 static void put_schedule(const struct sl_export *x, struct sl_text *out) {
     const struct sl_schedule *row = sl_interop_export_torch_row(x);
     sl_text_printf(out, "    pp_schedule: %s\n", row ? row->torchtitan_name : "Interleaved1F1B");

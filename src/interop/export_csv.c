@@ -1,4 +1,4 @@
-/* csv: the plan's schedule as torch.distributed.pipelining reads it. */
+/* Target csv: the plan's schedule in the form that torch.distributed.pipelining reads. */
 #include "interop/exporter.h"
 #include "interop/torch_csv.h"
 

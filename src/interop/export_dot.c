@@ -1,4 +1,4 @@
-/* dot: the graph of stages for Graphviz. */
+/* Target dot: the graph of stages for Graphviz. */
 #include "interop/exporter.h"
 
 static void put_quoted(struct sl_text *out, const char *text) {

@@ -1,4 +1,4 @@
-/* json: all fields of a plan (docs/formats-export.md). */
+/* Target json: all fields of a plan (docs/formats-export.md). */
 #include "interop/exporter.h"
 
 #include "base/json.h"

@@ -1,4 +1,5 @@
-/* megatron: options for Megatron-LM's pretrain_gpt.py, with --pipeline-model-parallel-layout.
+/* Target megatron: options for Megatron-LM's pretrain_gpt.py, with
+ * --pipeline-model-parallel-layout.
  *
  *     E t t t | t t t t | t t t L      E embedding, t a layer, L head and loss; | between stages
  *
@@ -52,7 +53,8 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
     return SL_OK;
 }
 
-/* Nodes outside the layers: E (before them) must be in the first stage, L (after them) in the last. */
+/* Checks nodes outside the layers: E (before them) must be in the first stage, L (after them) in
+ * the last. */
 static sl_err check_rest(const struct layout *l) {
     const struct sl_graph *graph = l->x->graph;
     const struct sl_blocks *b = &l->blocks;
@@ -94,7 +96,7 @@ static void put_layout(const struct layout *l, struct sl_text *out) {
     }
 }
 
-/* Does a parameter of the part before the layers also serve the part after them? */
+/* Does the part after the layers use a parameter of the part before them? */
 static bool is_tied(const struct layout *l) {
     const struct sl_graph *graph = l->x->graph;
     for (int64_t i = 0; i < graph->grads.count; i++)

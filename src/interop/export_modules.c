@@ -1,4 +1,4 @@
-/* The modules of every stage, for systems that cut a model by the names of its modules. */
+/* Lists the modules of every stage, for systems that cut a model by the names of its modules. */
 #include "interop/export_modules.h"
 
 #include "base/sort.h"
@@ -44,7 +44,7 @@ static int compare_modules(const void *a, const void *b) {
                                 : (x->node > y->node) - (x->node < y->node);
 }
 
-/* A stage without a module cannot be written. */
+/* Refuses a stage without a module, because it cannot be written. */
 static sl_err check_filled(const struct sl_plan *plan, const module_vec *modules,
                            const char *target) {
     int64_t at = 0;

@@ -10,19 +10,19 @@
 
 struct sl_export_module {
     const char *name;
-    int stage, node; /* its stage; the first node that reads one of its parameters */
+    int stage, node; /* its stage; first node that reads one of its parameters */
 };
 
 struct sl_export_modules {
-    struct sl_export_module *at; /* by stage, then in the order of the model */
+    struct sl_export_module *at; /* sorted by stage, then in the order of the model */
     int64_t count;
 };
 
-/* The target's name of a module. */
+/* Returns the target's name of a module. */
 typedef const char *(*sl_rename_module)(struct sl_arena *arena, const char *name);
 
-/* Every stage has one. SL_ERR_REFUSED names the target: a module in two stages, or a stage without
- * any. `rename` NULL: the target has our names. */
+/* Lists the modules; every stage has at least one. SL_ERR_REFUSED, naming the target: a module is
+ * in two stages, or a stage has none. `rename` NULL: the target uses our names. */
 SL_MUST_CHECK sl_err sl_interop_export_modules(struct sl_arena *arena, const struct sl_export *x,
                                                const char *target, sl_rename_module rename,
                                                struct sl_export_modules *out);

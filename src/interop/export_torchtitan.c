@@ -8,7 +8,7 @@
 
 static const struct {
     const char *theirs, *ours;
-    bool begins; /* compare the beginning; else the whole name */
+    bool begins; /* compare only the beginning; false: the whole name */
 } renames[] = {
     {"tok_embeddings", "model.embed_tokens", false},
     {"layers.", "model.layers.", true},
@@ -69,8 +69,8 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
         sl_text_printf(out, "--training.local_batch_size %lld\n",
                        (long long)(plan->batch / plan->stages[0].width));
     put_modules(&modules, out);
-    sl_text_put(out, "--training.disable_cuda_graphs\n"); /* refused with a pipeline */
-    /* A subcommand: behind all options. */
+    sl_text_put(out, "--training.disable_cuda_graphs\n"); /* a pipeline refuses these graphs */
+    /* a subcommand, which must come after all options */
     sl_text_printf(out, "activation-checkpoint:%s\n", plan->stages[0].recompute ? "full" : "none");
     return SL_OK;
 }

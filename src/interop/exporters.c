@@ -39,7 +39,7 @@ sl_err sl_interop_exporter_find(const char *name, const struct sl_exporter **out
 }
 
 int sl_interop_export_ranks(const struct sl_plan *plan) {
-    int ranks = 0; /* stages before the first one on a worker that is already used */
+    int ranks = 0; /* number of stages before the first one on a worker that is already used */
     for (; ranks < plan->stage_count; ranks++)
         for (int s = 0; s < ranks; s++)
             if (plan->stages[s].workers[0] == plan->stages[ranks].workers[0])
@@ -93,7 +93,7 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
     return SL_OK;
 }
 
-/* The stage of the first `ranks` that is on the same worker as stage s. */
+/* Returns the stage, of the first `ranks`, that is on the same worker as stage s. */
 static int first_on_worker(int s, int ranks, enum sl_layout layout) {
     return layout == SL_LAYOUT_V && s / ranks % 2 == 1 ? ranks - 1 - s % ranks : s % ranks;
 }

@@ -1,4 +1,4 @@
-/* Reading a file of another planner by the importer of its format. */
+/* Reads a file of another planner with the importer of its format. */
 #include "interop/importer.h"
 
 #include "base/text.h"
@@ -10,7 +10,7 @@ static const char *importer_name(const void *ctx, int i) {
     return sl_interop_importers[i]->name;
 }
 
-/* "dnn-partitioning, pipedream, piper" */
+/* Writes "dnn-partitioning, pipedream, piper". */
 static void put_names(struct sl_text *text) {
     for (int i = 0; sl_interop_importers[i]; i++)
         sl_text_printf(text, "%s%s", i ? ", " : "", sl_interop_importers[i]->name);

@@ -1,4 +1,4 @@
-/* A JSON text as a tree. */
+/* Reads a JSON text into a tree. */
 #include "interop/json_tree.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 struct builder {
     struct sl_json_in json;
     struct sl_arena *arena;
-    const char *counted; /* lines are counted up to here */
+    const char *counted; /* position up to which lines have been counted */
     int line;
 };
 
@@ -16,7 +16,7 @@ static int line_here(struct builder *b) {
     return b->line;
 }
 
-/* The value whose first event was just read. Recursion is as deep as SL_JSON_DEPTH. */
+/* Reads the value whose first event has been read. Recursion is at most SL_JSON_DEPTH deep. */
 static sl_err read_value(struct builder *b, const char *key, struct sl_json_tree **out) {
     struct sl_json_tree *tree = SL_NEW(b->arena, struct sl_json_tree, 1), *child;
     const struct sl_json_tree **end = &tree->child;
@@ -52,7 +52,7 @@ sl_err sl_interop_json_tree(struct sl_arena *arena, const char *file, const char
     sl_json_read(&b.json, file, text, length);
     SL_TRY(sl_json_next(&b.json));
     SL_TRY(read_value(&b, NULL, &tree));
-    SL_TRY(sl_json_next(&b.json)); /* nothing follows */
+    SL_TRY(sl_json_next(&b.json)); /* nothing may follow */
     *out = tree;
     return SL_OK;
 }

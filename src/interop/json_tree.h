@@ -1,4 +1,4 @@
-/* A JSON text as a tree, for formats that are told apart by their nesting.
+/* A JSON text as a tree, for formats that differ only in their nesting.
  *
  *     {"a": [1, 2]}  ->  object --child--> "a": array --child--> 1 --next--> 2
  *
@@ -11,11 +11,11 @@
 struct sl_json_tree {
     enum sl_json_event
         kind;         /* SL_JSON_OBJECT, SL_JSON_ARRAY, SL_JSON_STRING, SL_JSON_NUMBER, ... */
-    const char *key;  /* in an object; else NULL */
-    const char *text; /* of a string */
+    const char *key;  /* key if it is in an object; else NULL */
+    const char *text; /* text of a string */
     double number;
     int line;
-    int count; /* children */
+    int count; /* number of children */
     const struct sl_json_tree *child, *next;
 };
 
@@ -23,7 +23,7 @@ SL_MUST_CHECK sl_err sl_interop_json_tree(struct sl_arena *arena, const char *fi
                                           const char *text, size_t length,
                                           const struct sl_json_tree **out);
 
-/* The value under `key`, or NULL; also if `tree` is NULL or not an object. */
+/* Returns the value under `key`, or NULL; also NULL if `tree` is NULL or not an object. */
 const struct sl_json_tree *sl_interop_json_at(const struct sl_json_tree *tree, const char *key);
 
 #endif

@@ -60,14 +60,14 @@ static sl_err take_number(struct input *input, double *out) {
     return SL_OK;
 }
 
-/* A number, or [a; b; c] summed. */
+/* Reads a number, or the sum of [a; b; c]. */
 static sl_err take_size(struct input *input, double *out) {
     if (!starts(input, "["))
         return take_number(input, out);
     *out = 0;
     do {
         double part;
-        input->at++; /* [ or ; */
+        input->at++; /* skips [ or ; */
         while (starts(input, " "))
             input->at++;
         SL_TRY(take_number(input, &part));
@@ -78,7 +78,7 @@ static sl_err take_size(struct input *input, double *out) {
 
 static sl_err read_edge(struct input *input) {
     struct sl_draft_edge edge = {.at = input->at + 1};
-    input->at++; /* the tab */
+    input->at++; /* skips the tab */
     SL_TRY(take_node(input, &edge.from));
     SL_TRY(expect(input, " -- "));
     SL_TRY(take_node(input, &edge.to));
@@ -91,7 +91,7 @@ static sl_err read_edge(struct input *input) {
     return SL_OK;
 }
 
-/* Up to the " -- " before the costs: descriptions may hold anything else. */
+/* Reads up to the " -- " before the costs; a description may contain anything else. */
 static sl_err take_description(struct input *input, const char **out) {
     const char *start = input->at;
     for (; input->at < input->line_end; input->at++)
@@ -118,7 +118,7 @@ static sl_err read_node(struct input *input) {
     SL_TRY(expect(input, ", parameter_size="));
     SL_TRY(take_number(input, &layer.params_bytes));
     if (starts(input, " -- stage_id="))
-        input->at = input->line_end; /* a stage assignment: ignored */
+        input->at = input->line_end; /* ignores a stage assignment */
     if (input->at != input->line_end)
         return sl_interop_draft_fail(&input->draft, input->at, "unexpected text after the node");
     if (input->draft.layers.count >= SL_LAYER_MAX)

@@ -1,5 +1,6 @@
-/* Piper JSON (Tarnawski et al., NeurIPS 2021): layers with alternatives (TMPCs) per tensor-parallel
- * degree; the traffic of an alternative is listed per neighbour and must cover every edge. */
+/* Reads Piper's JSON (Tarnawski et al., NeurIPS 2021): layers with alternatives (TMPCs) per
+ * tensor-parallel degree; the traffic of an alternative is listed per neighbour and must cover
+ * every edge. */
 #include "base/sort.h"
 #include "interop/draft.h"
 #include "interop/importer.h"
@@ -18,10 +19,10 @@ struct range {
     int64_t first, count;
 };
 
-/* Options of all layers in one vector, sync entries of all options in another. */
+/* An option. Options of all layers are in one vector, sync entries of all options in another. */
 struct option_row {
     struct sl_layer_option option;
-    struct range in, out; /* of `syncs` */
+    struct range in, out; /* ranges of `syncs` */
     const char *at;
 };
 
@@ -31,7 +32,7 @@ struct input {
     struct sl_arena *arena;
     SL_VEC(struct option_row) options;
     SL_VEC(struct sync) syncs;
-    SL_VEC(int64_t) first_option; /* per layer */
+    SL_VEC(int64_t) first_option; /* first option of each layer */
 };
 
 static sl_err read_id_key(struct input *input, int64_t *out) {
@@ -230,7 +231,7 @@ static sl_err read_top(struct input *input) {
 
 struct slot {
     int64_t other;
-    int position; /* in the layer's in or out list, or in the option's entries */
+    int position; /* position in the layer's in or out list, or among the option's entries */
 };
 
 static int compare_slots(const void *a, const void *b) {
@@ -240,7 +241,8 @@ static int compare_slots(const void *a, const void *b) {
     return (x->position > y->position) - (x->position < y->position);
 }
 
-/* The option's entries must name every neighbour once; bytes come back in the order of `edges`. */
+/* Reorders the option's entries, which must name every neighbour once, into the order of
+ * `edges`. */
 static sl_err spread(struct input *input, const char *at, struct range range,
                      const struct slot *wanted, int count, const double **out) {
     if (range.count != count)

@@ -1,4 +1,4 @@
-/* The forecast of a plan of Sailor: their tables as times and bytes of our plan.
+/* Forecasts a plan of Sailor: converts Sailor's tables to times and bytes of our plan.
  *
  *     stage  pass = largest over its replicas of the sum over its layers + exchanges
  *            DeepSpeed exchanges with a neighbour before a pass, activation and gradient one after
@@ -16,13 +16,14 @@
 #include <string.h>
 
 enum { FLOAT_BYTES = 4, COPIES = 6 };
-static const double exchange_short = 3; /* pipelines up to this depth; see exchange_of */
+static const double exchange_short = 3; /* greatest depth of a short pipeline; see exchange_of */
 
 struct maker {
     const struct sl_sailor *s;
     const struct sl_sailor_plan *plan;
     struct sl_arena *arena;
-    const struct sl_sailor_model *model, *table; /* the plan's, and that of the measured layers */
+    /* the model of the plan, and the model whose layers were measured */
+    const struct sl_sailor_model *model, *table;
 };
 
 /* --- times of layers --- */
@@ -52,7 +53,7 @@ static const struct sl_sailor_layer *layer_of(const struct sl_sailor_model *mode
     return found ? &model->at[low] : NULL;
 }
 
-/* The rows of a layer at a degree: [*first, end). */
+/* Finds the rows of a layer at a degree: [*first, end). */
 static int rows_of(const struct sl_sailor_profile *p, int tensor, int layer, int *first) {
     int low = 0, high = p->count;
     while (low < high) {
@@ -69,7 +70,8 @@ static int rows_of(const struct sl_sailor_profile *p, int tensor, int layer, int
     return low;
 }
 
-/* A pass on fewer samples takes no longer than one on more: the smallest time from row `at` on. */
+/* Returns the smallest time from row `at` on: a pass on fewer samples takes no longer than one on
+ * more. */
 static struct sl_sailor_time envelope(const struct sl_sailor_profile *p, int at, int end) {
     struct sl_sailor_time t = p->times[at];
     for (int i = at + 1; i < end; i++) {
@@ -80,7 +82,7 @@ static struct sl_sailor_time envelope(const struct sl_sailor_profile *p, int at,
     return t;
 }
 
-/* Linear between micro-batches, with the last slope beyond them. */
+/* Interpolates linearly between micro-batches; continues with the last slope beyond them. */
 static struct sl_sailor_time interpolate(const struct sl_sailor_profile *p, int first, int end,
                                          double micro) {
     int at = first;
@@ -89,7 +91,7 @@ static struct sl_sailor_time interpolate(const struct sl_sailor_profile *p, int 
     struct sl_sailor_time a = envelope(p, at, end), b;
     if (micro <= a.micro)
         return a;
-    if (at + 1 == end) { /* one size */
+    if (at + 1 == end) { /* only one size was measured */
         a.forward *= micro / a.micro;
         a.backward *= micro / a.micro;
         return a;
@@ -101,7 +103,8 @@ static struct sl_sailor_time interpolate(const struct sl_sailor_profile *p, int 
     return a;
 }
 
-/* The measured layer that stands for layer `layer`: the first for the first, the last for the last. */
+/* Returns the measured layer that stands for layer `layer`: the first for the first, the last for
+ * the last. */
 static int measured_layer(const struct maker *m, int layer) {
     int inner = m->table->layers - 2;
     if (m->table == m->model || layer == 0)
@@ -123,7 +126,7 @@ static sl_err time_of(const struct maker *m, const char *gpu, int tensor, int la
     if (first == end)
         return sl_fail(SL_ERR_INPUT, "%s: no times of layer %d at tensor degree %d", p->file, from,
                        tensor);
-    if (m->table != m->model) { /* equal bytes of activations take equal time */
+    if (m->table != m->model) { /* assumes that equal bytes of activations take equal time */
         const struct sl_sailor_layer *a = layer_of(m->model, tensor, layer);
         const struct sl_sailor_layer *b = layer_of(m->table, tensor, from);
         if (!a || !b || !(b->saved > 0))
@@ -138,14 +141,14 @@ static sl_err time_of(const struct maker *m, const char *gpu, int tensor, int la
 /* --- a stage --- */
 
 struct stage_cost {
-    double forward, backward, update, sync, exchange; /* seconds */
-    double params, saved, largest, reserve;           /* floats of the layers, bytes */
+    double forward, backward, update, sync, exchange; /* in seconds */
+    double params, saved, largest, reserve;           /* floats of the layers; reserve: bytes */
     int tensor;
 };
 
-/* Bytes outside the tensors: context, kernels, buffers of collectives. The authors' numbers
- * (sailor/Planner/simulations/runtime_simulator.py: check_config_fits and, measured on GH200,
- * get_memory_footprint_on_gpu). */
+/* Bytes outside the tensors: context, kernels, buffers of collectives. These are numbers of
+ * Sailor's authors (sailor/Planner/simulations/runtime_simulator.py: check_config_fits and,
+ * measured on GH200, get_memory_footprint_on_gpu). */
 static double reserve_of(const char *gpu, int tensor) {
     static const struct {
         const char *gpu;
@@ -160,7 +163,7 @@ static double reserve_of(const char *gpu, int tensor) {
 static sl_err cost_replica(const struct maker *m, const struct sl_sailor_stage *stage,
                            const struct sl_sailor_replica *r, struct stage_cost *out) {
     double forward = 0, backward = 0, update = 0;
-    for (int g = 0; g < r->gpu_count; g++) { /* the slowest kind of its hosts */
+    for (int g = 0; g < r->gpu_count; g++) { /* takes the slowest kind of its hosts */
         double f = 0, b = 0, u = 0;
         for (int i = 0; i < stage->layer_count; i++) {
             struct sl_sailor_time t;
@@ -199,7 +202,8 @@ static sl_err cost_bytes(const struct maker *m, const struct sl_sailor_stage *st
     return SL_OK;
 }
 
-/* Ring of the replicas. Every GPU of a replica reduces its shard, and they share the host's links. */
+/* Costs the ring of the replicas. Every GPU of a replica reduces its shard, and these share the
+ * links of the host. */
 static sl_err cost_sync(const struct maker *m, const struct sl_sailor_stage *stage,
                         struct stage_cost *out) {
     int n = stage->replica_count;
@@ -216,7 +220,7 @@ static sl_err cost_sync(const struct maker *m, const struct sl_sailor_stage *sta
     return SL_OK;
 }
 
-/* One transfer between stage `at` and the next: the slowest pair of replicas. */
+/* Costs one transfer between stage `at` and the next: that of the slowest pair of replicas. */
 static sl_err cost_transfer(const struct maker *m, int at, double *out) {
     const struct sl_sailor_stage *a = &m->plan->stages[at], *b = a + 1;
     const struct sl_sailor_layer *l =
@@ -239,8 +243,9 @@ static sl_err cost_transfer(const struct maker *m, int at, double *out) {
     return SL_OK;
 }
 
-/* Seconds that stage i spends in exchanges per micro-batch: an activation and a gradient with every
- * neighbour. In a pipeline of up to three stages the authors count one transfer at the first. */
+/* Returns the seconds that stage i spends in exchanges per micro-batch: an activation and a
+ * gradient with every neighbour. In a pipeline of up to three stages, Sailor's authors count only
+ * one transfer at the first stage. */
 static double exchange_of(const double *transfer, int i, int stages) {
     double before = i ? 2 * transfer[i - 1] : 0, after = i + 1 < stages ? 2 * transfer[i] : 0;
     return i == 0 && stages <= exchange_short ? after / 2 : before + after;
@@ -265,7 +270,7 @@ static sl_err cost_stages(const struct maker *m, struct stage_cost *costs) {
     return SL_OK;
 }
 
-/* --- our plan --- */
+/* --- Sluice's plan --- */
 
 static int64_t ns_of(double seconds) {
     return seconds < 9e9 ? (int64_t)llround(seconds * 1e9) : INT64_MAX;
@@ -273,8 +278,9 @@ static int64_t ns_of(double seconds) {
 
 static int64_t bytes_of(double bytes) { return bytes < 9e18 ? (int64_t)llround(bytes) : INT64_MAX; }
 
-/* Adam in fp32 under DeepSpeed: weights, gradients, two moments, one copy of DeepSpeed's, one buffer
- * for communication. A backward pass holds gradients of the activations of one layer. */
+/* Fills memory: Adam in fp32 under DeepSpeed has weights, gradients, two moments, one copy by
+ * DeepSpeed and one buffer for communication. A backward pass holds gradients of the activations of
+ * one layer. */
 static void put_stage(const struct stage_cost *c, int64_t micro, struct sl_stage *stage) {
     double params = c->params * FLOAT_BYTES, sample = FLOAT_BYTES * (double)micro;
     stage->shards = c->tensor;
@@ -327,7 +333,7 @@ static sl_err build_plan(const struct maker *m, const struct stage_cost *costs, 
     return sl_plan_build(m->arena, &draft, out);
 }
 
-/* --- our cost tables --- */
+/* --- Sluice's cost tables --- */
 
 static sl_err build_cost(const struct maker *m, const struct sl_sailor_profile *p,
                          const struct sl_cost **out) {
@@ -369,7 +375,7 @@ static sl_err build_costs(const struct maker *m, struct sl_sailor_forecast *out)
     return SL_OK;
 }
 
-/* --- which model --- */
+/* --- choosing the model --- */
 
 static const struct sl_sailor_model *model_named(const struct sl_sailor *s, const char *name) {
     for (int64_t i = 0; i < s->models.count; i++)
@@ -385,7 +391,7 @@ static int layers_of(const struct sl_sailor_plan *plan) {
     return count;
 }
 
-/* Of the models that have profiles, the one with as many layers as the plan. */
+/* Chooses the model with as many layers as the plan, among those that have profiles. */
 static sl_err choose_model(const struct maker *m, const char *name,
                            const struct sl_sailor_model **out) {
     int layers = layers_of(m->plan);
@@ -410,7 +416,7 @@ static sl_err choose_model(const struct maker *m, const char *name,
     return SL_OK;
 }
 
-/* A profile with another number of layers holds those of another model. */
+/* Chooses the measured layers. A profile with another number of layers belongs to another model. */
 static sl_err choose_table(struct maker *m) {
     int layers = 0;
     for (int64_t i = 0; i < m->s->profiles.count; i++) {

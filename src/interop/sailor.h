@@ -1,4 +1,5 @@
-/* Files of Sailor (eth-easl/sailor): measured times of layers, a plan, and what others measured of it.
+/* Files of Sailor (eth-easl/sailor): measured times of layers, a plan, and perhaps its measured
+ * step.
  *
  *     MODEL.GPU.json   profile: micro-batch -> tensor degree -> layer -> [forward, backward, update]
  *     llm_info.json    model -> tensor degree -> layer -> floats of parameters and activations
@@ -7,9 +8,8 @@
  *
  *     sl_interop_sailor_add, once per file, in any order --> sl_interop_sailor_forecast --> plan
  *
- * Nothing is fitted: times are those of the tables, bytes those of the list of layers. docs/sailor.md
- * states the rules of time and memory.
- */
+ * Nothing is fitted: times come from the tables, bytes from the list of layers. docs/sailor.md
+ * states the rules of time and memory. */
 #ifndef SL_INTEROP_SAILOR_H
 #define SL_INTEROP_SAILOR_H
 
@@ -30,36 +30,37 @@ enum {
 
 struct sl_sailor_time {
     int micro, tensor, layer;
-    double forward, backward, update; /* seconds */
+    double forward, backward, update; /* in seconds */
 };
 
 struct sl_sailor_profile {
     const char *file, *model, *gpu;
-    const struct sl_sailor_time *times; /* by tensor, layer, micro */
+    const struct sl_sailor_time *times; /* sorted by tensor, layer, micro */
     int count, layers;
 };
 
 struct sl_sailor_layer {
     int tensor, layer;
-    double params, output, saved; /* floats of one sample, on one of `tensor` GPUs */
+    double params, output, saved; /* number of floats for one sample, on one of `tensor` GPUs */
 };
 
 struct sl_sailor_model {
     const char *file, *name;
-    const struct sl_sailor_layer *at; /* by tensor, layer */
+    const struct sl_sailor_layer *at; /* sorted by tensor, layer */
     int count, layers;
 };
 
-/* GB/s = c[0] x^(n-1) + ... + c[n-1], x = log2 of the megabytes; at most `limit` bytes per second. */
+/* A link: GB/s = c[0] x^(n-1) + ... + c[n-1], where x is log2 of the megabytes; at most `limit`
+ * bytes per second. */
 struct sl_sailor_link {
     const char *from, *to, *from_zone, *to_zone; /* `to` and the zones may be NULL: any */
-    int senders;                                 /* GPUs that send at the same time, together */
+    int senders; /* number of GPUs that send at the same time, together */
     double c[SL_SAILOR_COEFFICIENTS], limit;
     int terms;
 };
 
 struct sl_sailor_replica {
-    const char *const *gpus; /* [gpu_count] kinds of its hosts */
+    const char *const *gpus; /* [gpu_count] kinds of GPU of its hosts */
     int gpu_count, tensor;
     const char *zone;
 };
@@ -75,46 +76,46 @@ struct sl_sailor_plan {
     const char *file;
     const struct sl_sailor_stage *stages;
     int stage_count;
-    int64_t micro, batch;          /* batch 0: not in the file */
-    double real, sync, peak_bytes; /* measured seconds and bytes; 0: not in the file */
+    int64_t micro, batch;          /* batch 0: the file does not have it */
+    double real, sync, peak_bytes; /* measured seconds and bytes; 0: the file does not have them */
 };
 
-/* All files that were read. Starts as {0}. */
+/* The content of all files that were read. Starts as {0}. */
 struct sl_sailor {
     SL_VEC(struct sl_sailor_profile) profiles;
     SL_VEC(struct sl_sailor_model) models;
     SL_VEC(struct sl_sailor_link) links;
     const struct sl_sailor_plan *plan;
-    const char *model; /* that a training configuration names, or NULL */
-    int64_t batch;     /* of a training configuration, or 0 */
+    const char *model; /* name in a training configuration, or NULL */
+    int64_t batch;     /* batch in a training configuration, or 0 */
 };
 void sl_interop_sailor_free(struct sl_sailor *s);
 
-/* Reads a text and adds what it holds. A profile takes its model and GPU from the name of the file.
- * SL_ERR_INPUT with the line. */
+/* Reads a text and adds its content. A profile takes its model and GPU from the name of the file.
+ * SL_ERR_INPUT names the line. */
 SL_MUST_CHECK sl_err sl_interop_sailor_add(struct sl_sailor *s, struct sl_arena *arena,
                                            const char *file, const char *text, size_t length);
 
-/* The part of it that reads a plan. A second plan replaces none: SL_ERR_INPUT. */
+/* Reads a plan, for sl_interop_sailor_add. A second plan is an error: SL_ERR_INPUT. */
 SL_MUST_CHECK sl_err sl_interop_sailor_read_plan(struct sl_arena *arena, const char *file,
                                                  const struct sl_json_tree *root,
                                                  const struct sl_sailor_plan **out);
 
-/* Bytes per second of `senders` GPUs together; 0: the files do not tell. */
+/* Returns the bytes per second of `senders` GPUs together; 0: the files do not say. */
 double sl_interop_sailor_bandwidth(const struct sl_sailor *s, const struct sl_sailor_replica *from,
                                    const struct sl_sailor_replica *to, int senders, double bytes);
 
 struct sl_sailor_forecast {
     const struct sl_plan *plan;
-    const char *model, *table;    /* the model, and that whose layers were measured */
+    const char *model, *table;    /* the model, and the model whose layers were measured */
     const struct sl_cost **costs; /* [cost_count] one per kind of GPU in the plan */
     const char **gpus;            /* [cost_count] */
     int cost_count;
-    int micros; /* per replica of the first stage */
+    int micros; /* micro-batches per replica of the first stage */
 };
 
-/* Their plan to ours, with times and bytes. `model` NULL: the model of the profiles that has as many
- * layers as the plan. */
+/* Converts Sailor's plan to ours, with times and bytes. `model` NULL: the model that has profiles
+ * and as many layers as the plan. */
 SL_MUST_CHECK sl_err sl_interop_sailor_forecast(const struct sl_sailor *s, struct sl_arena *arena,
                                                 const char *model, struct sl_sailor_forecast *out);
 

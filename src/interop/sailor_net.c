@@ -1,4 +1,4 @@
-/* Bandwidth between GPUs, from the polynomials in the files of Sailor. */
+/* Computes bandwidth between GPUs from the polynomials in the files of Sailor. */
 #include "interop/sailor.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@ static double bandwidth_of(const struct sl_sailor_link *link, double bytes) {
     return value > link->limit ? link->limit : value > low ? value : low;
 }
 
-/* The rate out of `from`; 0: not in the files. The row with most senders up to `senders` counts. */
+/* Returns the rate out of `from`; 0: the files do not have it. Uses the row with the most senders,
+ * up to `senders`. */
 static double rate_of(const struct sl_sailor *s, const struct sl_sailor_replica *from,
                       const struct sl_sailor_replica *to, int senders, double bytes) {
     const struct sl_sailor_link *best = NULL;

@@ -1,10 +1,9 @@
-/* A plan of Sailor.
+/* Reads a plan of Sailor.
  *
  *     {"pipeline_list": [{"layers_per_stage": [[0, 1], [2, 3]],
  *                         "tmp_per_stage": [[ [[["V100-16", 4, zone]], 4] ], ...],   replicas
  *                         "dp": [1, 1]}],
- *      "mbs": 4, "gbs": 64, "real": 1.5, "red_grads": 0.1, "max_mem": 9e9}
- */
+ *      "mbs": 4, "gbs": 64, "real": 1.5, "red_grads": 0.1, "max_mem": 9e9} */
 #include "interop/sailor.h"
 
 struct input {
@@ -42,7 +41,7 @@ static sl_err find_array(const struct input *in, const struct sl_json_tree *at, 
     return need_array(in, *out, 1, high, key);
 }
 
-/* [["V100-16", 4, "us-central1-a"], ...]: hosts that share the replica. */
+/* Reads [["V100-16", 4, "us-central1-a"], ...]: hosts that share a replica. */
 static sl_err take_hosts(const struct input *in, const struct sl_json_tree *at,
                          struct sl_sailor_replica *out) {
     SL_TRY(need_array(in, at, 1, SL_SAILOR_DEGREE_MAX, "hosts"));
@@ -118,7 +117,7 @@ static sl_err take_pipeline(const struct input *in, const struct sl_json_tree *a
     return SL_OK;
 }
 
-/* A number that may be absent. */
+/* Reads a number that may be absent. */
 static sl_err take_measured(const struct input *in, const struct sl_json_tree *root,
                             const char *key, double *out) {
     const struct sl_json_tree *at = sl_interop_json_at(root, key);

@@ -1,4 +1,4 @@
-/* Reading the files of Sailor. The nesting of the JSON tells which file it is. */
+/* Reads files of Sailor. The nesting of the JSON shows which file it is. */
 #include "base/sort.h"
 #include "interop/json_tree.h"
 #include "interop/sailor.h"
@@ -44,7 +44,7 @@ static sl_err take_int(const struct input *in, const struct sl_json_tree *at, in
     return SL_OK;
 }
 
-/* A number as the key of an object. */
+/* Reads a number that is the key of an object. */
 static sl_err key_int(const struct input *in, const struct sl_json_tree *at, int low, int high,
                       int *out) {
     int64_t value;
@@ -120,7 +120,7 @@ out:
     return err;
 }
 
-/* OPT-350.GH-96.json: the model and the GPU. */
+/* Reads a file such as OPT-350.GH-96.json, whose name has the model and the GPU. */
 static sl_err profile_of_file(const struct input *in, const struct sl_json_tree *root) {
     const char *slash = strrchr(in->file, '/'), *name = slash ? slash + 1 : in->file;
     const char *end = strrchr(name, '.');
@@ -134,7 +134,7 @@ static sl_err profile_of_file(const struct input *in, const struct sl_json_tree 
     return take_profile(in, root, model, dot + 1);
 }
 
-/* {MODEL: {GPU: profile}} */
+/* Reads {MODEL: {GPU: profile}}. */
 static sl_err merged_profiles(const struct input *in, const struct sl_json_tree *root) {
     for (const struct sl_json_tree *m = root->child; m; m = m->next) {
         SL_TRY(need_object(in, m));
@@ -205,7 +205,7 @@ static sl_err take_models(const struct input *in, const struct sl_json_tree *roo
 
 /* --- links --- */
 
-/* [[c0, c1, ...], limit] */
+/* Reads [[c0, c1, ...], limit]. */
 static sl_err take_link(const struct input *in, const struct sl_json_tree *at,
                         struct sl_sailor_link link) {
     SL_TRY(need_array(in, at));
@@ -225,7 +225,7 @@ static sl_err take_link(const struct input *in, const struct sl_json_tree *at,
     return SL_OK;
 }
 
-/* {GPU: {senders: link}} */
+/* Reads {GPU: {senders: link}}. */
 static sl_err take_links(const struct input *in, const struct sl_json_tree *root) {
     SL_TRY(need_object(in, root));
     for (const struct sl_json_tree *g = root->child; g; g = g->next) {
@@ -239,7 +239,8 @@ static sl_err take_links(const struct input *in, const struct sl_json_tree *root
     return SL_OK;
 }
 
-/* {zone: {GPU: {senders: {zone: {GPU: {receivers: link}}}}}}; `link` has the sender's part. */
+/* Reads {zone: {GPU: {senders: {zone: {GPU: {receivers: link}}}}}}; `link` has the sender's
+ * part. */
 static sl_err take_receivers(const struct input *in, const struct sl_json_tree *root,
                              struct sl_sailor_link link) {
     SL_TRY(need_object(in, root));
@@ -275,9 +276,10 @@ static sl_err take_zones(const struct input *in, const struct sl_json_tree *root
     return SL_OK;
 }
 
-/* --- which file is it? --- */
+/* --- recognising a file --- */
 
-/* Objects inside one another down to the first value that is none; -1 with an empty object. */
+/* Returns how many objects are nested down to the first value that is no object; -1 if one is
+ * empty. */
 static int depth_of(const struct sl_json_tree *at, const struct sl_json_tree **leaf) {
     int depth = 0;
     for (; at && at->kind == SL_JSON_OBJECT; at = at->child)

@@ -8,11 +8,11 @@
 enum { WORKERS_MAX = 1024, DONE_F = 1, DONE_B = 2 };
 
 struct play {
-    struct sl_sched view; /* as many repetitions as differ */
+    struct sl_sched view; /* schedule with as few repetitions as show every behaviour */
     struct sl_arena arena;
     uint8_t **done;        /* [stage][micro] */
-    int32_t **arrived[2];  /* [0: activations, 1: gradients][edge][micro of the receiver] */
-    int32_t *sent, *taken; /* [from * workers + to] messages, posted receives */
+    int32_t **arrived[2];  /* [0: activations, 1: gradients][edge][micro-batch of the receiver] */
+    int32_t *sent, *taken; /* [from * workers + to] messages sent; receives posted */
     struct {
         int segment;
         int32_t rep;
@@ -21,7 +21,7 @@ struct play {
     int32_t buffers;
 };
 
-/* Numbers from a file that was not verified. */
+/* Checks numbers of a file that was not verified. */
 static bool is_sane(const struct play *p, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = p->view.plan;
     if (a->kind > SL_RECV)
@@ -93,7 +93,7 @@ static bool act(struct play *p, int worker, const struct sl_action *a) {
     return true;
 }
 
-/* The next action of a worker; false: it has finished. */
+/* Returns the next action of a worker; false: it has finished. */
 static bool next(struct play *p, int worker, struct sl_action *out) {
     for (; p->at[worker].segment < SL_SEGMENT_COUNT; p->at[worker].segment++) {
         int segment = p->at[worker].segment;
@@ -112,7 +112,7 @@ static bool next(struct play *p, int worker, struct sl_action *out) {
         p->at[worker].rep = 0;
         if (rep + 1 < reps) {
             p->at[worker].rep = rep + 1;
-            p->at[worker].segment--; /* the loop comes back to it */
+            p->at[worker].segment--; /* so that the loop returns to it */
         }
     }
     return false;
@@ -132,7 +132,7 @@ static void clear(struct play *p) {
     memset(p->at, 0, sizeof *p->at * (size_t)plan->worker_count);
 }
 
-/* Does it complete? *waits: a send waited. */
+/* Does the program complete? *waits: a send had to wait. */
 static bool completes(struct play *p, bool *waits) {
     int workers = p->view.plan->worker_count, finished = 0;
     struct sl_action a;

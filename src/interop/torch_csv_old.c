@@ -1,4 +1,5 @@
-/* Names of passes and numbers of micro-batches that versions of torch write differently. */
+/* Translates names of passes and numbers of micro-batches that versions of torch write
+ * differently. */
 #include "interop/torch_csv_cells.h"
 
 #include <stdlib.h>
@@ -11,8 +12,8 @@ static uint8_t *seen_at(const struct sl_torch_file *r, uint8_t *seen,
     return &seen[(int64_t)cell->stage * r->micros + cell->micro];
 }
 
-/* Torch before 2.6 wrote B and W for the halves and BW for the whole: so it is if no I is in the file,
- * and every B has a W. */
+/* Torch before 2.6 wrote B and W for the halves and BW for the whole. A file uses these names if it
+ * has no I and every B has a W. */
 static void use_old_names(struct sl_torch_file *r) {
     uint8_t *seen = sl_realloc(NULL, (size_t)r->stages * (size_t)r->micros);
     memset(seen, 0, (size_t)r->stages * (size_t)r->micros);
@@ -36,13 +37,13 @@ static void use_old_names(struct sl_torch_file *r) {
 }
 
 struct numbers {
-    int32_t low, high; /* of forwards */
+    int32_t low, high; /* range of the forwards */
     int64_t forwards;
-    int32_t back; /* highest of backwards */
+    int32_t back; /* highest micro-batch of the backwards */
 };
 
-/* Schedule1F1B of torch 2.15 numbers the forwards of its last stage from 1, the backwards from 0:
- * count both from 0. */
+/* Schedule1F1B of torch 2.15 numbers the forwards of its last stage from 1, but backwards from 0:
+ * counts both from 0. */
 static void fix_forwards(struct sl_torch_file *r) {
     struct numbers *of = SL_NEW(r->arena, struct numbers, r->stages);
     int32_t micros = 0, counted_from_1 = -1;

@@ -1,4 +1,4 @@
-/* Reading: cells -> actions of each rank -> checks of messages -> passes. */
+/* Reads a file: cells -> actions of each rank -> checks of messages -> passes. */
 #include "interop/send_buffers.h"
 #include "interop/torch_csv.h"
 #include "interop/torch_csv_cells.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A name comes before its prefixes. */
+/* A name must come before its prefixes. */
 static const struct {
     const char *name;
     enum sl_cell_kind kind;
@@ -94,7 +94,7 @@ static struct sl_str trim(struct sl_str text) {
     return text;
 }
 
-/* (0F5;7B2)OVERLAP_F_B */
+/* Adds the two actions of (0F5;7B2)OVERLAP_F_B. */
 static sl_err put_overlap(struct sl_torch_file *r, struct sl_str text) {
     static const char behind[] = "OVERLAP_F_B";
     const char *close = memchr(text.at, ')', text.length), *at = text.at + 1;
@@ -154,7 +154,8 @@ static sl_err read_cells(struct sl_torch_file *r) {
             return fail_at(r, r->at, "more rows than there may be workers");
         SL_TRY(read_line(r));
     }
-    /* Every stage has a pass per micro-batch. Check before allocating for announced numbers. */
+    /* every stage has one pass per micro-batch; checked before memory is allocated for announced
+     * numbers */
     if (!r->cells.count)
         return sl_fail(SL_ERR_INPUT, "%s: no action in the whole file", r->file);
     if ((int64_t)r->stages * r->micros > r->cells.count)
@@ -184,7 +185,7 @@ static sl_err place_stages(struct sl_torch_file *r) {
     return SL_OK;
 }
 
-/* Micro-batches are 0 to m-1 on every stage. */
+/* Checks that the micro-batches are 0 to m-1 on every stage. */
 static sl_err check_micros(const struct sl_torch_file *r) {
     int32_t *max = SL_NEW(r->arena, int32_t, r->stages);
     for (int64_t i = 0; i < r->cells.count; i++) {
@@ -203,13 +204,13 @@ static sl_err check_micros(const struct sl_torch_file *r) {
     return SL_OK;
 }
 
-/* --- messages: each SEND behind its pass, each RECV before it, the same order at both ends --- */
+/* --- messages: each SEND after its pass, each RECV before it, the same order at both ends --- */
 
 enum { DID_F = 1, DID_B = 2, DID_SEND_F = 4, DID_SEND_B = 8, DID_RECV_F = 16, DID_RECV_B = 32 };
 
 struct message {
-    int64_t key;          /* channel: sender rank, receiver rank */
-    int32_t stage, micro; /* of the sender */
+    int64_t key;          /* channel: rank of the sender, rank of the receiver */
+    int32_t stage, micro; /* stage and micro-batch of the sender */
     bool grad;
     int64_t cell;
 };
@@ -222,7 +223,7 @@ static sl_err check_message(const struct sl_torch_file *r, const struct sl_torch
                             uint8_t *did, int *peer) {
     bool grad = cell->kind == SL_CELL_SEND_B || cell->kind == SL_CELL_RECV_B;
     bool send = cell->kind == SL_CELL_SEND_F || cell->kind == SL_CELL_SEND_B;
-    int other = cell->stage + (grad == send ? -1 : 1); /* SEND_F and RECV_B: the next stage */
+    int other = cell->stage + (grad == send ? -1 : 1); /* SEND_F and RECV_B: with the next stage */
     uint8_t self = send ? (grad ? DID_SEND_B : DID_SEND_F) : (grad ? DID_RECV_B : DID_RECV_F);
     uint8_t pass = grad ? DID_B : DID_F;
     if (other < 0 || other >= r->stages)
@@ -293,7 +294,7 @@ static sl_err compare_ends(const struct sl_torch_file *r, struct messages ends[2
         const struct message *recv = i < ends[0].vec.count ? &ends[0].vec.at[i] : NULL;
         const struct message *send = i < ends[1].vec.count ? &ends[1].vec.at[i] : NULL;
         bool same = recv && send && recv->key == send->key;
-        if (!same) { /* the message without a partner */
+        if (!same) { /* finds the message without a partner */
             bool lone_send = !recv || (send && send->key < recv->key);
             return fail_cell(r, &r->cells.at[lone_send ? send->cell : recv->cell],
                              lone_send ? "sent and never received" : "received and never sent");
@@ -310,7 +311,7 @@ static sl_err compare_ends(const struct sl_torch_file *r, struct messages ends[2
 }
 
 static sl_err check_messages(struct sl_torch_file *r) {
-    struct messages ends[2] = {{{0}}, {{0}}}; /* receives, sends */
+    struct messages ends[2] = {{{0}}, {{0}}}; /* receives [0] and sends [1] */
     uint8_t *did = sl_realloc(NULL, (size_t)r->stages * (size_t)r->micros);
     memset(did, 0, (size_t)r->stages * (size_t)r->micros);
     sl_err err = SL_OK;
@@ -409,7 +410,7 @@ static struct sl_action message_of(const struct sl_torch_file *r, const struct s
                               .edge = (uint16_t)(other < c->stage ? other : c->stage)};
 }
 
-/* What the file's own order of messages assumes. */
+/* Returns how many buffers the file's own order of messages assumes. */
 static int32_t count_buffers(const struct sl_torch_file *r, const struct sl_sched *passes) {
     struct sl_sched whole = *passes;
     struct sl_actions *lists = SL_NEW(r->arena, struct sl_actions, r->ranks);

@@ -1,10 +1,10 @@
-/* Writing: one iteration of a synchronous chain, as torch's own parser reads it.
+/* Writes one iteration of a synchronous chain in the form that torch's own parser reads.
  *
  * Our receives are posted early and do not block; torch's may block later ones (one NCCL stream per
- * pair of ranks). So each is written just before the first pass that reads it or a later message of
- * its channel: in the order of the sends, and without extra waits. A sender waits for its activation
- * after the backward pass of the same micro-batch, which proves arrival, and for gradients at the
- * end. */
+ * pair of ranks). So each receive is written just before the first pass that reads its message
+ * or a later message of its channel: in the order of the sends, and without extra waits. A
+ * sender waits for its activation after the backward pass of the same micro-batch, which proves
+ * arrival, and for gradients at the end. */
 #include "base/log.h"
 #include "base/vec.h"
 #include "interop/torch_csv.h"
@@ -13,9 +13,9 @@ typedef SL_VEC(struct sl_action) action_vec;
 
 struct writer {
     struct sl_text *out;
-    bool first;          /* cell of its row */
-    action_vec received; /* not written yet */
-    action_vec sent;     /* not waited for yet */
+    bool first;          /* the next cell is the first of its row */
+    action_vec received; /* receives that have not been written yet */
+    action_vec sent;     /* sends that have not been waited for yet */
 };
 
 static sl_err check(const struct sl_sched *sched, bool comms) {
@@ -73,11 +73,11 @@ static void put_receives(struct writer *w, const struct sl_action *pass) {
                 w->received.at[kept++] = *r;
         }
         w->received.count = kept;
-        return; /* a stage of a chain has one input each way */
+        return; /* a stage of a chain has one input in each direction */
     }
 }
 
-/* `pass` NULL: all that are left. */
+/* Writes waits; `pass` NULL: all that are left. */
 static void put_waits(struct writer *w, const struct sl_action *pass) {
     int64_t kept = 0;
     for (int64_t i = 0; i < w->sent.count; i++) {

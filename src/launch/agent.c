@@ -1,9 +1,9 @@
-/* Programs on other hosts. An agent starts them ("ssh", or "ip netns exec" if hosts are namespaces):
+/* Runs programs on other hosts. An agent starts them ("ssh", or "ip netns exec" if hosts are
+ * namespaces):
  *
  *     AGENT HOST PROGRAM launch --serve <- an order on standard input (order.h)
  *
- * The connection stays open as long as the launcher lives; the rank ends with it.
- */
+ * The connection stays open while the launcher lives; when it closes, the rank ends. */
 #include "base/clock.h"
 #include "base/spawn.h"
 #include "launch/order.h"
@@ -33,8 +33,9 @@ static void add(struct words *w, const char *word) {
     w->at[w->count] = NULL;
 }
 
-/* ssh joins its arguments and a shell on the host splits them; other agents pass them on. Words
- * without special characters are the same for both. */
+/* Adds a word, quoted for ssh, which joins its arguments for a shell on the host to split. Other
+ * agents pass their arguments on unchanged; a word without special characters is the same for
+ * both. */
 static void add_quoted(const struct sl_launch *l, struct words *w, const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./:@%+,";
@@ -62,7 +63,7 @@ static const char *self(struct sl_launch *l) {
     return length > 0 ? l->self : "sluice";
 }
 
-/* AGENT HOST sluice launch */
+/* Adds AGENT HOST sluice launch. */
 static void add_agent(struct sl_launch *l, const struct sl_launch_host *host, struct words *w) {
     for (int i = 0; l->agent[i]; i++)
         add(w, l->agent[i]);
@@ -103,7 +104,7 @@ static sl_err send_all(int fd, const struct sl_text *text) {
             continue;
         ssize_t put = send(fd, text->at + at, text->length - at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (put < 0 && errno != EINTR)
-            return SL_OK; /* the agent has ended: its exit status says more */
+            return SL_OK; /* the agent has ended, and its exit status says more */
         at += put > 0 ? (size_t)put : 0;
     }
     return SL_OK;
@@ -139,7 +140,7 @@ out:
 void sl_launch_tell(struct sl_launch *l, int rank, int byte) {
     char one = (char)byte;
     if (l->lines[rank] > 0 && send(l->lines[rank], &one, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* full: the agent does not read and will be missed; closed: it has ended */
+        return; /* full: the agent does not read and will be found missing; closed: it has ended */
 }
 
 void sl_launch_hang_up(struct sl_launch *l, int rank) {
@@ -150,7 +151,7 @@ void sl_launch_hang_up(struct sl_launch *l, int rank) {
 
 /* ---- probes ---- */
 
-/* Asks a host to connect to l->meet. */
+/* Starts a program on a host that tries to connect to l->meet. */
 static sl_err start_probe(struct sl_launch *l, const struct sl_launch_host *host, pid_t *out) {
     struct words w = {0};
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -166,7 +167,8 @@ static sl_err start_probe(struct sl_launch *l, const struct sl_launch_host *host
     return err;
 }
 
-/* Exit status of a child; -1: killed at the deadline or by a signal to the launcher. */
+/* Waits for a child and returns its exit status; -1: killed at the deadline or by a signal to the
+ * launcher. */
 static int await(const struct sl_launch *l, pid_t pid, int64_t until_ns) {
     const struct timespec nap = {.tv_nsec = 10000000};
     int status;

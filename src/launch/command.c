@@ -1,4 +1,4 @@
-/* The command of a launch: its options, and the change to fewer ranks. */
+/* The command of a launch: reads its options, and adapts it to fewer ranks. */
 #include "base/log.h"
 #include "launch/parts.h"
 #include "schedules/schedule.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Index of "--name value" or "--name=value"; -1: absent. */
+/* Returns the index of "--name value" or "--name=value"; -1: absent. */
 static int find(const struct sl_launch *l, const char *name) {
     size_t length = strlen(name);
     for (int i = 2; i < l->argc; i++)
@@ -31,7 +31,7 @@ void sl_launch_drop(struct sl_launch *l, const char *name, bool has_value) {
         return;
     int count = has_value && !strchr(l->argv[at], '=') ? 2 : 1;
     count = at + count > l->argc ? l->argc - at : count;
-    for (int i = at; i + count <= l->argc; i++) /* the final NULL too */
+    for (int i = at; i + count <= l->argc; i++) /* moves the final NULL too */
         l->argv[i] = i + count < l->argc ? l->argv[i + count] : NULL;
     l->argc -= count;
 }

@@ -1,4 +1,4 @@
-/* The hosts of a launch. After a loss, hosts that no longer answer are left out. */
+/* The hosts of a launch. After a loss, hosts that no longer answer are dropped. */
 #include "base/address.h"
 #include "base/log.h"
 #include "launch/parts.h"
@@ -20,7 +20,8 @@ enum { PROBE_MS = 3000, AGENT_MS = 8000, WORDS_MAX = SL_ARGS_MAX + 32 };
 
 /* ---- the list of hosts ---- */
 
-/* Names and addresses travel in command lines: nothing that a shell could read as more. */
+/* Is it free of characters that a shell could interpret? Names and addresses become words of
+ * command lines. */
 static bool is_plain(const char *text, size_t length) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "._-:@%[]";
@@ -90,13 +91,14 @@ const struct sl_launch_host *sl_launch_host_of(const struct sl_launch *l, int ra
     return first_host(l);
 }
 
-/* An IPv6 address needs brackets before a port. */
+/* Writes l->meet. An IPv6 address needs brackets before a port. */
 static void put_meet(struct sl_launch *l, const char *address, int port) {
     bool bare = strchr(address, ':') && address[0] != '[';
     snprintf(l->meet, sizeof l->meet, "%s%s%s:%d", bare ? "[" : "", address, bare ? "]" : "", port);
 }
 
-/* A port of another host cannot be reserved from here; each attempt draws a random one. */
+/* Chooses the address of rank 0. A port of another host cannot be reserved from here, so each
+ * attempt draws a random one. */
 sl_err sl_launch_choose_meet(struct sl_launch *l) {
     uint16_t dice;
     if (getrandom(&dice, sizeof dice, 0) != (ssize_t)sizeof dice)
@@ -105,9 +107,9 @@ sl_err sl_launch_choose_meet(struct sl_launch *l) {
     return SL_OK;
 }
 
-/* ---- hosts that still answer ---- */
+/* ---- finding hosts that still answer ---- */
 
-/* Connection refused counts: a host that refuses is alive. */
+/* Tries to connect. "Connection refused" is an answer too: the host is alive. */
 static int try_address(const struct sl_address *at) {
     int fd = socket(at->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     socklen_t length = sizeof error;
@@ -141,7 +143,7 @@ sl_err sl_launch_probe_hosts(struct sl_launch *l) {
         struct sl_launch_host *host = &l->hosts[h];
         if (host->lost)
             continue;
-        if (!any) /* rank 0 will be on the first host that answers: the others must reach it */
+        if (!any) /* rank 0 will be on the first host that answers, and the others must reach it */
             put_meet(l, host->address, 9);
         host->lost = !sl_launch_answers(l, host);
         any |= !host->lost;

@@ -1,4 +1,4 @@
-/* Starting, watching and restarting the ranks of a launch. */
+/* Starts, watches and restarts the ranks of a launch. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/spawn.h"
@@ -15,9 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { AGENT_FAILED = 255 };                /* exit status of ssh if it lost its host */
-static const int64_t grace_ns = 4000000000; /* after the first failure */
-static const int64_t life_ns = 1000000000;  /* between signs of life for ranks on other hosts */
+enum { AGENT_FAILED = 255 }; /* exit status of ssh after it lost its host */
+/* time after the first failure in which the others may end */
+static const int64_t grace_ns = 4000000000;
+static const int64_t life_ns = 1000000000; /* interval of heartbeats to ranks on other hosts */
 
 /* Listens on a port chosen by the kernel. */
 static sl_err listen_locally(int *fd, int *port) {
@@ -41,7 +42,8 @@ static sl_err draw_key(char key[33]) {
     return SL_OK;
 }
 
-/* A rank of another host ends when its agent does; other signals travel to it. */
+/* Sends a signal to all ranks. Ranks on other hosts get it through their agents, except SIGKILL:
+ * it kills the agent, and the rank ends when the connection closes. */
 static void signal_all(struct sl_launch *l, int signal) {
     for (int r = 0; r < l->ranks; r++) {
         if (!l->pids[r])
@@ -60,7 +62,8 @@ bool sl_launch_is_stopped(const struct sl_launch *l) {
     return stopped;
 }
 
-/* The first signal of a kind goes to the ranks, which save and end; the second kills them. */
+/* Passes signals on. The first signal of a kind goes to the ranks, which save and end; the second
+ * kills them. */
 static void pass_signals(struct sl_launch *l) {
     for (int s = 1; l->signals && s < NSIG; s++) {
         int count = l->signals->count[s];
@@ -74,7 +77,8 @@ static void pass_signals(struct sl_launch *l) {
     }
 }
 
-/* On this host the launcher reserves the port; *fd stays -1 for other hosts. */
+/* Chooses the address of rank 0. On this host the launcher reserves the port; for other hosts *fd
+ * stays -1. */
 static sl_err choose_meet(struct sl_launch *l, int *fd) {
     int port;
     *fd = -1;
@@ -86,7 +90,7 @@ static sl_err choose_meet(struct sl_launch *l, int *fd) {
     return SL_OK;
 }
 
-/* Rank 0 inherits the listening socket. */
+/* Starts a rank on this host. Rank 0 inherits the listening socket. */
 static sl_err start_local(struct sl_launch *l, int rank, int fd, pid_t *out) {
     char number[48], ranks[48], meet[128], key[64], meet_fd[48];
     const char *env[] = {number, ranks, meet, key, meet_fd, NULL};
@@ -169,7 +173,7 @@ static void watch(struct sl_launch *l) {
     }
 }
 
-/* Makes the command resume; a drill runs only in the first attempt. */
+/* Makes the command resume. A drill runs only in the first attempt, so its option is dropped. */
 static sl_err prepare_restart(struct sl_launch *l) {
     sl_launch_drop(l, "--drill", true);
     if (!sl_launch_argument(l, "--resume"))
@@ -193,7 +197,7 @@ sl_err sl_launch_run(struct sl_launch *l) {
         if (lost && l->stopping && l->restarts)
             sl_log_note("not restarted: a signal has ended the job");
         if (!lost || attempt == l->restarts || l->stopping) {
-            sl_err_set_message(""); /* the ranks have printed it */
+            sl_err_set_message(""); /* the ranks have printed the message */
             return lost ? SL_ERR_PEER : (sl_err)l->status;
         }
         sl_log_note("restart %lld of %lld, from the last good checkpoint", (long long)attempt + 1,

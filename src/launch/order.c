@@ -1,4 +1,4 @@
-/* The text of an order: see order.h. */
+/* Writes and reads the text of an order; see order.h. */
 #include "launch/order.h"
 
 #include <string.h>

@@ -4,9 +4,8 @@
  *                          |  a byte > 0 of standard input: send this signal to the rank
  *                          |  end of standard input, or nothing for `silence`: kill the rank
  *
- * The launcher, its host or the network may end without a word. The connection of the agent then
- * closes, which is the end of standard input; or nothing arrives any more.
- */
+ * The launcher, its host or the network may fail without notice. Then the connection of the
+ * agent closes, which is the end of standard input; or no more bytes arrive. */
 #include "base/clock.h"
 #include "base/spawn.h"
 #include "launch/launch.h"
@@ -22,7 +21,7 @@
 
 enum { ORDER_MS = 30000, POLL_MS = 50 };
 
-/* One byte of standard input before the deadline. */
+/* Reads bytes of standard input before the deadline. */
 static sl_err read_some(void *bytes, size_t size, int64_t until_ns) {
     for (char *at = bytes; size > 0;) {
         struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -58,7 +57,7 @@ static sl_err read_order(struct sl_launch_order *order, char **fields) {
     return sl_launch_order_read(*fields, length, order);
 }
 
-/* Passes signals on. False: the launcher is gone. */
+/* Passes signals to the rank. False: the launcher is gone. */
 static bool obey(pid_t rank, int64_t *heard_ns) {
     unsigned char bytes[256];
     struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};

@@ -1,4 +1,4 @@
-/* Lists of what there is. A kind is a function and a row of the table below. */
+/* Lists what the program has. A kind of list is a function and a row of the table below. */
 #include "list/list.h"
 
 #include "base/json.h"
@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-/* A model that cannot be read is listed with its error. */
+/* Lists models; one that cannot be read is listed with its error. */
 static sl_err fill_models(const char *const *model_dirs, struct sl_list *list) {
     struct sl_job_model_names names = sl_job_model_names(model_dirs, &list->arena);
     for (int i = 0; i < names.count; i++) {
@@ -94,7 +94,7 @@ static sl_err fill_devices(const char *const *model_dirs, struct sl_list *list) 
     return SL_OK;
 }
 
-/* "beta1=0.9 beta2=0.999" */
+/* Returns "beta1=0.9 beta2=0.999". */
 static const char *hyper_text(struct sl_list *list, const struct sl_hyper *table) {
     struct sl_text text = {0};
     for (int i = 0; table && table[i].name; i++) {

@@ -1,4 +1,4 @@
-/* Completion candidates of a command line, from the tables of commands. */
+/* Finds completion candidates for a command line, from the tables of commands. */
 #include "job/model.h"
 #include "list/list.h"
 #include "manual/manual.h"
@@ -10,11 +10,11 @@ struct completion {
     const char *const *model_dirs, *const *words;
     int count;
     const char *typed;  /* prefix of the candidates */
-    const char *before; /* "--schedule=" if it is part of the same word, else "" */
+    const char *before; /* "--schedule=" if it is in the same word, else "" */
     struct sl_text *out;
 };
 
-/* Options whose values are a kind of `sluice list`. */
+/* Options whose values are the names in a list of `sluice list`. */
 static const struct {
     const char *option, *kind;
 } sources[] = {
@@ -151,7 +151,7 @@ static sl_err offer_kinds(const struct completion *c) {
     return SL_OK;
 }
 
-/* Names only: reading all models would delay the prompt. */
+/* Offers only the names of models, because reading all models would delay the prompt. */
 static sl_err offer_models(const struct completion *c) {
     struct sl_arena arena = {0};
     struct sl_job_model_names names = sl_job_model_names(c->model_dirs, &arena);
@@ -167,7 +167,7 @@ static sl_err offer_shells(const struct completion *c) {
     return SL_OK;
 }
 
-/* Candidates for the first argument, by its name in the synopsis; others are files. */
+/* The candidates for the first argument, by its name in the synopsis; for other names, files. */
 static const struct {
     const char *word;
     sl_err (*offer)(const struct completion *c);
@@ -193,8 +193,8 @@ static sl_err offer_argument(const struct completion *c, const struct sl_command
     return strcmp(last, "show") == 0 ? offer_kind(c, "machines") : SL_OK;
 }
 
-/* The option whose value is being typed: "--x VALUE", "--x=VALUE", or "--x = VALUE" as bash splits
- * words. NULL: none. */
+/* Returns the option whose value is being typed: "--x VALUE", "--x=VALUE", or "--x = VALUE" because
+ * bash splits words so. NULL: none. */
 static const struct sl_option *typed_option(struct completion *c,
                                             const struct sl_command *command) {
     const char *word = c->words[c->count - 1], *equals = strchr(word, '=');

@@ -1,4 +1,4 @@
-/* Help on the terminal. */
+/* Writes help for the terminal. */
 #include "base/version.h"
 #include "manual/manual.h"
 

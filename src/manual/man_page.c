@@ -1,4 +1,4 @@
-/* Manual pages in the man macros. */
+/* Writes manual pages with the man macros. */
 #include "base/version.h"
 #include "manual/manual.h"
 
@@ -23,7 +23,7 @@ static void put_roff(struct sl_text *out, const char *text, size_t length) {
 
 static void put_text(struct sl_text *out, const char *text) { put_roff(out, text, strlen(text)); }
 
-/* Paragraphs; lines that begin with a blank are examples. */
+/* Writes paragraphs; lines that begin with a blank are examples. */
 static void put_paragraphs(struct sl_text *out, const char *text) {
     bool example = false;
     while (*text) {
@@ -85,7 +85,7 @@ static void put_status(struct sl_text *out) {
         sl_text_printf(out, ".TP\n%d\n%s\n", i, meaning[i]);
 }
 
-/* One line per form of the synopsis. */
+/* Writes one line per form of the synopsis. */
 static void put_synopsis(struct sl_text *out, const struct sl_command *command) {
     const char *at = command->synopsis;
     do {

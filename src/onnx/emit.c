@@ -1,4 +1,4 @@
-/* Adding nodes to the graph of an import. */
+/* Adds nodes to the graph of an import. */
 #include "onnx/lower.h"
 
 #include "op/registry.h"

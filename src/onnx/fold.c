@@ -1,4 +1,4 @@
-/* Folding that moves elements: shapes, slices, joins. */
+/* Constant folding of operators that move elements: shapes, slices, joins. */
 #include "onnx/fold_math.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ struct sl_onnx_blocks sl_onnx_fold_blocks(const struct sl_onnx_konst *a, int axi
     return b;
 }
 
-/* The same elements under another shape. */
+/* Makes a constant with the same elements and another shape. */
 static sl_err with_shape(const struct sl_onnx_fold *f, int rank, const int64_t *dim,
                          unsigned stretch) {
     struct sl_onnx_konst *out = SL_NEW(f->arena, struct sl_onnx_konst, 1);
@@ -72,8 +72,8 @@ static sl_err fold_constant(const struct sl_onnx_fold *f) {
     return sl_onnx_konst_new(f->arena, SL_ONNX_NONE, 1, none, &f->out[0]);
 }
 
-/* Sizes given as a constant list. A size of B is 1 in dim and a bit of *stretch; *plain is false
- * where a size is a multiple of B. */
+/* Reads sizes from a constant list. A size B becomes 1 in dim and a bit of *stretch; *plain is
+ * false if a size is a multiple of B. */
 static sl_err sizes_of(const struct sl_onnx_konst *list, int64_t dim[SL_ONNX_RANK],
                        unsigned *stretch, bool *plain) {
     *stretch = 0;
@@ -111,7 +111,7 @@ static sl_err fold_constant_of_shape(const struct sl_onnx_fold *f) {
     return SL_OK;
 }
 
-/* An axis of size B stays the first one, or the node is lowered. */
+/* Reshapes a constant. An axis of size B must stay the first one; otherwise the node is lowered. */
 static sl_err fold_reshape(const struct sl_onnx_fold *f) {
     int64_t dim[SL_ONNX_RANK], known = 1;
     unsigned stretch;
@@ -237,7 +237,7 @@ static int64_t clamp(int64_t x, int64_t least, int64_t most) {
     return x < least ? least : x > most ? most : x;
 }
 
-/* Elements from, from + step, ... of one axis; `count` of them. */
+/* Elements from, from + step, ... of one axis; there are `count`. */
 struct range {
     int64_t from, step, count;
 };
@@ -258,7 +258,7 @@ static sl_err take(const struct sl_onnx_fold *f, const struct sl_onnx_konst *a, 
     return SL_OK;
 }
 
-/* Cuts one axis of out[0]. *whole: an axis of size B is cut, which is not computed here. */
+/* Cuts one axis of out[0]. *whole: the axis has size B, and the cut is not computed here. */
 static sl_err slice_axis(const struct sl_onnx_fold *f, int64_t i, bool *whole) {
     const struct sl_onnx_konst *axes = f->node->in_count > 3 ? f->in[3] : NULL;
     const struct sl_onnx_konst *steps = f->node->in_count > 4 ? f->in[4] : NULL;
@@ -344,7 +344,7 @@ static sl_err fold_transpose(const struct sl_onnx_fold *f) {
     return SL_OK;
 }
 
-/* Element `at` of `out`, taken from `a` modulo its sizes. */
+/* Copies element `at` of `out` from `a`, at its index modulo the sizes of `a`. */
 static void wrap(const struct sl_onnx_fold *f, const struct sl_onnx_konst *a,
                  struct sl_onnx_konst *out, int64_t i) {
     int64_t at = i, source = 0, step = 1;

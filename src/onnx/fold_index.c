@@ -1,4 +1,4 @@
-/* Folding by index: sizes, ranges, look-ups, running sums. */
+/* Constant folding by index: sizes, ranges, look-ups, running sums. */
 #include "onnx/fold_math.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static sl_err fold_shape(const struct sl_onnx_fold *f) {
     return SL_OK;
 }
 
-/* 0, 1, ... B - 1: the numbers of the samples. */
+/* Makes 0, 1, ... B - 1: the numbers of the samples. */
 static sl_err samples(const struct sl_onnx_fold *f) {
     const int64_t one = 1;
     double from = sl_onnx_konst_number(f->in[0], 0), step = sl_onnx_konst_number(f->in[2], 0);
@@ -86,7 +86,7 @@ static sl_err fold_trilu(const struct sl_onnx_fold *f) {
     return SL_OK;
 }
 
-/* Element `at` of a list of indices, from the end where it is negative. */
+/* Returns element `at` of a list of indices; a negative one counts from the end. */
 static sl_err index_at(const struct sl_onnx_konst *index, int64_t at, int64_t size, int64_t *out) {
     SL_TRY(sl_onnx_konst_int(index, at, out));
     *out += *out < 0 ? size : 0;
@@ -155,7 +155,7 @@ static sl_err fold_gather_elements(const struct sl_onnx_fold *f) {
     return SL_OK;
 }
 
-/* Where one row of indices points to. A number of a sample is 0 on an axis of size B. */
+/* Returns where one row of indices points to. A sample number counts as 0 on an axis of size B. */
 static sl_err place_of(const struct sl_onnx_konst *a, const struct sl_onnx_konst *index,
                        int64_t row, int64_t *out) {
     int64_t parts = index->dim[index->rank - 1], at;
@@ -179,7 +179,8 @@ static sl_err fold_gather_nd(const struct sl_onnx_fold *f) {
     if (sl_proto_attr_int(f->node, "batch_dims", 0) || parts < 1 || parts > a->rank ||
         a->stretch > 1 || index->rank - 1 + a->rank - parts > SL_ONNX_RANK)
         return SL_OK;
-    for (int64_t i = 0; i < index->count; i++) /* axis 0 of size B: by the sample, or not at all */
+    /* axis 0 of size B must be indexed by the sample number, or not at all */
+    for (int64_t i = 0; i < index->count; i++)
         if ((sl_onnx_konst_per_sample(index, i) == 1) != (i % parts == 0 && a->stretch))
             return SL_OK;
     for (int i = 0; i < index->rank - 1; i++)

@@ -1,4 +1,4 @@
-/* Folding by element: arithmetic, comparisons, casts, reductions. */
+/* Constant folding by element: arithmetic, comparisons, casts, reductions. */
 #include "onnx/fold_math.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ sl_err sl_onnx_fold_axis(const struct sl_onnx_fold *f, int64_t axis, int rank, i
     return SL_OK;
 }
 
-/* The shape that all inputs broadcast to. */
+/* Makes a constant of the shape that all inputs broadcast to. */
 static sl_err broadcast(const struct sl_onnx_fold *f, int type, struct sl_onnx_konst **out) {
     int64_t dim[SL_ONNX_RANK] = {0};
     unsigned stretch = 0;
@@ -47,7 +47,7 @@ static sl_err broadcast(const struct sl_onnx_fold *f, int type, struct sl_onnx_k
     return SL_OK;
 }
 
-/* The element of a narrow constant that matches element `at` of a wide one. */
+/* Returns the element of a narrow constant that matches element `at` of a wide one. */
 static int64_t narrow_at(const struct sl_onnx_konst *narrow, const struct sl_onnx_konst *wide,
                          int64_t at) {
     int64_t offset = 0, step = 1;
@@ -62,7 +62,7 @@ static int64_t narrow_at(const struct sl_onnx_konst *narrow, const struct sl_onn
     return offset;
 }
 
-/* ---- two inputs: whole numbers may hold B ---- */
+/* ---- two inputs: integers may contain B ---- */
 
 enum math {
     ADD,
@@ -83,7 +83,7 @@ enum math {
     XOR
 };
 
-/* How x WHAT y depends on the number of the sample; a and b are the values without it. */
+/* Returns how x WHAT y depends on the sample number; a and b are the values without it. */
 static int64_t sample_of(enum math what, int64_t x, int64_t y, struct sl_dim a, struct sl_dim b) {
     int64_t out = SL_ONNX_UNKNOWN;
     bool known = x != SL_ONNX_UNKNOWN && y != SL_ONNX_UNKNOWN && !a.batch && !b.batch;
@@ -112,7 +112,7 @@ static int64_t whole_power(int64_t a, int64_t b) {
     return fabs(power) < 9e15 ? (int64_t)power : 0;
 }
 
-/* n B with n and n B with n: sums, differences, quotients; n B times n. */
+/* Computes with n B: sums, differences and quotients of n B and n B; products of n and n B. */
 static sl_err with_batch(enum math what, struct sl_dim a, struct sl_dim b, struct sl_dim *out) {
     bool both = a.batch && b.batch;
     *out = (struct sl_dim){0, true};
@@ -136,7 +136,7 @@ static sl_err with_batch(enum math what, struct sl_dim a, struct sl_dim b, struc
         *out = (struct sl_dim){a.n / b.n, !b.batch};
         return SL_OK;
     case EQUAL: *out = (struct sl_dim){both && a.n == b.n, false}; return SL_OK;
-    /* B is at least 1 and counts samples: n B with n >= 1 is not below 1. */
+    /* B is at least 1 and counts samples, so n B with n >= 1 is not below 1 */
     case GREATER: *out = (struct sl_dim){a.n > 0, false}; break;
     case LESS: *out = (struct sl_dim){b.n > 0, false}; break;
     default: return no_batch();
@@ -200,7 +200,7 @@ static sl_err binary(const struct sl_onnx_fold *f, enum math what) {
     struct sl_onnx_konst *out;
     SL_TRY(sl_onnx_fold_need(f, 0));
     if (f->node->in_count != 2)
-        return SL_OK; /* not computed here */
+        return SL_OK; /* not computed here: the node is lowered */
     SL_TRY(sl_onnx_fold_need(f, 1));
     const struct sl_onnx_konst *a = f->in[0], *b = f->in[1];
     if (!a->f != !b->f && what != POW)
@@ -364,7 +364,7 @@ static sl_err fold_where(const struct sl_onnx_fold *f) {
     return SL_OK;
 }
 
-/* ---- reductions of whole numbers over all axes: sizes ---- */
+/* ---- reductions of integers over all axes: products of sizes ---- */
 
 static sl_err reduce(const struct sl_onnx_fold *f, enum math what, int64_t start) {
     SL_TRY(sl_onnx_fold_need(f, 0));
@@ -372,7 +372,7 @@ static sl_err reduce(const struct sl_onnx_fold *f, enum math what, int64_t start
     int64_t one[SL_ONNX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
     bool keep = sl_proto_attr_int(f->node, "keepdims", 1);
     if (!a->i || a->rank > 1)
-        return SL_OK; /* not computed here */
+        return SL_OK; /* not computed here: the node is lowered */
     SL_TRY(sl_onnx_konst_new(f->arena, a->type, keep ? a->rank : 0, one, &f->out[0]));
     struct sl_dim *total = &f->out[0]->i[0];
     total->n = start;

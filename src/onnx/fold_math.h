@@ -1,4 +1,4 @@
-/* Constant folding in two files: arithmetic by element, and moving elements. */
+/* Constant folding, in several files: arithmetic by element, moving elements, indices. */
 #ifndef SL_ONNX_FOLD_MATH_H
 #define SL_ONNX_FOLD_MATH_H
 
@@ -20,14 +20,14 @@ struct sl_onnx_fold_row {
 };
 
 sl_err sl_onnx_fold_need(const struct sl_onnx_fold *f, int input);
-/* Axis i of a list, negative from the end; checked. */
+/* Checks an axis of a list; negative ones count from the end. */
 sl_err sl_onnx_fold_axis(const struct sl_onnx_fold *f, int64_t axis, int rank, int *out);
 
-/* One element. */
+/* Copies one element. */
 void sl_onnx_fold_copy(const struct sl_onnx_fold *f, struct sl_onnx_konst *to, int64_t at,
                        const struct sl_onnx_konst *from, int64_t source);
 
-/* A constant seen as outer x axis x inner. */
+/* A constant seen as [outer, axis, inner]. */
 struct sl_onnx_blocks {
     int64_t outer, axis, inner;
 };

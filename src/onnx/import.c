@@ -1,4 +1,4 @@
-/* Import: inputs and initialisers become values, nodes are lowered, a loss is added. */
+/* Imports a file: inputs and initialisers become values, nodes are lowered, a loss is added. */
 #include "onnx/import.h"
 
 #include "base/outfile.h"
@@ -13,7 +13,8 @@ enum { NODES_MAX = 4 << 20, FOLDED_MAX = 1 << 26 };
 
 /* ---- inputs ---- */
 
-/* "3*batch": 3 and "batch", as exporters write a size that is a multiple of another. */
+/* Splits "3*batch" into 3 and "batch": exporters write a size that is a multiple of another one
+ * so. */
 static const char *multiple_of(const char *param, int64_t *factor) {
     char *end;
     long long n = strtoll(param, &end, 10);
@@ -22,7 +23,8 @@ static const char *multiple_of(const char *param, int64_t *factor) {
     return multiple ? end + 1 : param;
 }
 
-/* The name of the symbolic size on the first axis of the first input that has one: the batch. */
+/* Returns the name of the batch: the symbolic size on the first axis of the first input that has
+ * one. */
 static const char *batch_name(const struct sl_onnx_lower *l) {
     const struct sl_proto_graph *graph = l->file->graph;
     int64_t factor;
@@ -32,7 +34,7 @@ static const char *batch_name(const struct sl_onnx_lower *l) {
     return NULL;
 }
 
-/* The value of NAME in "A=1,NAME=2"; 0: it is not there. */
+/* Returns the value of NAME in "A=1,NAME=2"; 0: it is not there. */
 static sl_err set_size(const char *sets, const char *name, int64_t *out) {
     size_t length = strlen(name);
     *out = 0;
@@ -99,7 +101,7 @@ static sl_err add_input(struct sl_onnx_lower *l, const struct sl_proto_info *inf
     return SL_OK;
 }
 
-/* Initialisers of floating-point numbers are parameters; single numbers are constants. */
+/* Adds initialisers. Floating-point tensors are parameters; single numbers are constants. */
 static void add_initialisers(struct sl_onnx_lower *l) {
     const struct sl_proto_graph *graph = l->file->graph;
     for (int64_t i = 0; i < graph->tensor_count; i++) {
@@ -147,7 +149,7 @@ static sl_err add_outputs(struct sl_onnx_lower *l) {
     return SL_OK;
 }
 
-/* A scalar output is the loss. */
+/* Uses a scalar output as the loss. */
 static sl_err own_loss(struct sl_onnx_lower *l) {
     for (int64_t i = 0; i < l->graph->outputs.count; i++) {
         const struct sl_output *output = &l->graph->outputs.at[i];
@@ -176,7 +178,7 @@ static const char *model_name(struct sl_arena *arena, const char *path) {
     return letter ? name : sl_arena_printf(arena, "m%s", name);
 }
 
-/* Elements of a stored state, for patterns that depend on them: masks, angles. */
+/* Returns the elements of a stored state, for patterns that depend on them: masks, angles. */
 static const double *stored_numbers(void *ctx, const char *name) {
     struct sl_onnx_lower *l = ctx;
     struct sl_onnx_stored *found = stored_named(l, name);
@@ -184,7 +186,7 @@ static const double *stored_numbers(void *ctx, const char *name) {
     if (!konst || konst->count > SL_ONNX_KONST_MAX ||
         sl_onnx_konst_load(l->arena, l->file, konst) != SL_OK)
         return NULL;
-    if (!konst->f && konst->i) { /* whole numbers are floats in the graph */
+    if (!konst->f && konst->i) { /* integers are floats in the graph */
         konst->f = SL_NEW(l->arena, double, konst->count + 1);
         for (int64_t i = 0; i < konst->count; i++)
             konst->f[i] = (double)konst->i[i].n;
@@ -210,7 +212,7 @@ static sl_err build(struct sl_onnx_lower *l, const struct sl_onnx_options *optio
     SL_TRY(sl_rewrite_fuse(out, !options->forward, &constants));
     if (!options->forward)
         return sl_graph_check(*out);
-    (*out)->eval = (*out)->checked = true; /* outputs only: there is no loss to check */
+    (*out)->eval = (*out)->checked = true; /* it has only outputs, so there is no loss to check */
     return SL_OK;
 }
 
@@ -276,7 +278,7 @@ static sl_err read_konst(struct sl_onnx_lower *l, const struct sl_onnx_konst *ko
     return SL_OK;
 }
 
-/* The transpose of a matrix, kept until another one is read. */
+/* Transposes a matrix, and keeps the result until another one is needed. */
 static sl_err turn_konst(struct sl_onnx_lower *l, const struct sl_onnx_konst *konst) {
     int64_t rows = konst->dim[0], columns = konst->dim[1];
     if (l->turned_of == konst)

@@ -1,11 +1,10 @@
-/* Import of an ONNX file: a graph in our language, and the initial values of its tensors.
+/* Imports an ONNX file: makes a graph in our language, and the initial values of its tensors.
  *
  *   sl_onnx_import -> imported.graph (frozen; write it as text) -> sl_onnx_imported_close
  *
- * The file's symbolic batch size becomes B. Arithmetic on shapes and constant conditions are
- * computed. A node that is not supported is refused by name, operator and nearest operator, unless
- * nothing needs its result.
- */
+ * The file's symbolic batch size becomes B. Arithmetic on shapes, and constant conditions, are
+ * computed during the import. If the result of a node that is not supported is needed, the error
+ * gives its name, its operator and the nearest operator. */
 #ifndef SL_ONNX_IMPORT_H
 #define SL_ONNX_IMPORT_H
 
@@ -14,10 +13,10 @@
 struct sl_proto_file;
 
 struct sl_onnx_options {
-    const char *loss; /* "cross_entropy:logits,labels", NULL: the file's own */
-    const char *sets; /* "seq=128": sizes with names other than the batch; NULL: none */
-    int64_t folded;   /* limit of elements of computed constants; 0: the default */
-    bool forward;     /* no loss is needed: outputs only (tests of the forward pass) */
+    const char *loss; /* "cross_entropy:logits,labels"; NULL: the file's own loss */
+    const char *sets; /* "seq=128": values of symbolic sizes other than the batch; NULL: none */
+    int64_t folded;   /* most elements of computed constants; 0: the default */
+    bool forward;     /* the graph needs no loss, only outputs (tests of the forward pass) */
 };
 
 struct sl_onnx_imported {
@@ -27,14 +26,14 @@ struct sl_onnx_imported {
 
 SL_MUST_CHECK sl_err sl_onnx_import(const char *path, const struct sl_onnx_options *options,
                                     struct sl_onnx_imported *out);
-/* The same from an open file, which it takes over. */
+/* The same for an open file, which it takes over. */
 SL_MUST_CHECK sl_err sl_onnx_import_file(struct sl_proto_file *file,
                                          const struct sl_onnx_options *options,
                                          struct sl_onnx_imported *out);
-void sl_onnx_imported_close(struct sl_onnx_imported *imported); /* {0} is allowed */
+void sl_onnx_imported_close(struct sl_onnx_imported *imported); /* imported may be {0} */
 
-/* Gives the graph its initial values and takes over `imported`, which becomes {0}, except for the
- * graph itself if it is another one. */
+/* Gives the initial values to `graph` and takes over `imported`, which becomes {0}; its own graph
+ * stays open if it is another one. */
 void sl_onnx_attach(struct sl_onnx_imported *imported, struct sl_graph *graph);
 
 /* Writes the initial values to a safetensors file. */

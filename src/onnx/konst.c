@@ -1,4 +1,4 @@
-/* Constant tensors: memory, loading, queries. */
+/* Constant tensors: makes, loads and queries them. */
 #include "onnx/konst.h"
 
 sl_err sl_onnx_konst_new(struct sl_arena *arena, int type, int rank, const int64_t *dim,

@@ -1,4 +1,4 @@
-/* A loss for a file that has none: --loss OP:INPUT,INPUT[,axis=N]. */
+/* Adds a loss to a file that has none: --loss OP:INPUT,INPUT[,axis=N]. */
 #include "onnx/lower.h"
 
 #include "op/registry.h"
@@ -7,7 +7,7 @@
 
 struct spec {
     const char *op, *in[2];
-    int64_t axis; /* of the classes; -1: the last */
+    int64_t axis; /* axis of the classes; -1: the last */
 };
 
 static sl_err malformed(const char *text) {
@@ -47,7 +47,7 @@ static sl_err find_output(struct sl_onnx_lower *l, const char *name, int *out) {
                    near ? "'?" : "");
 }
 
-/* The classes last, as the losses want them. */
+/* Moves the classes to the last axis, where the losses expect them. */
 static sl_err classes_last(struct sl_onnx_lower *l, int64_t axis, int *x) {
     int perm[SL_MAX_RANK], at, count = 0, rank = sl_onnx_lower_shape(l, *x)->rank;
     SL_TRY(sl_onnx_lower_axis(l, axis, rank, &at));

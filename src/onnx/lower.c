@@ -1,4 +1,4 @@
-/* Values and nodes of an import; see lower.h. */
+/* The values and nodes of an import; see lower.h. */
 #include "onnx/lower.h"
 
 #include "op/registry.h"
@@ -42,7 +42,7 @@ struct sl_onnx_val *sl_onnx_lower_val(struct sl_onnx_lower *l, int input) {
     return sl_onnx_lower_has(l, input) ? sl_onnx_lower_named(l, l->node->in[input]) : NULL;
 }
 
-/* A name of the graph's language: letters, digits, '_' and '.'; unique. */
+/* Makes a unique name of the graph's language: letters, digits, '_' and '.'. */
 const char *sl_onnx_lower_name(struct sl_onnx_lower *l, const char *name) {
     char *out = sl_arena_printf(l->arena, "%s%s", *name >= '0' && *name <= '9' ? "p" : "", name);
     for (char *at = out; *at; at++)
@@ -69,8 +69,8 @@ static sl_err shape_of_konst(const struct sl_onnx_lower *l, const struct sl_onnx
     return SL_OK;
 }
 
-/* Whole numbers are kept as floats and converted by a node: exact up to 2^24. Larger ones are
- * refused, except the bounds that stand for "no limit". */
+/* Checks integers, which become floats in the graph and are converted by a node: exact up to 2^24.
+ * Larger ones are refused, except bounds that stand for "no limit". */
 static sl_err check_whole(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     enum { EXACT = 1 << 24 };
     SL_TRY(sl_onnx_konst_load(l->arena, l->file, val->konst));
@@ -86,14 +86,14 @@ static sl_err check_whole(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     return SL_OK;
 }
 
-/* A transpose that the file has as another tensor. */
+/* Makes a tensor from another tensor of the file, whose transpose it is. */
 static sl_err place_twin(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     int id;
     SL_TRY(sl_onnx_lower_id(l, sl_onnx_lower_named(l, val->twin), &id));
     return sl_onnx_emit_transpose(l, id, (const int[]){1, 0}, &val->id);
 }
 
-/* A constant as a parameter or state of the graph. */
+/* Makes a constant a parameter or state of the graph. */
 static sl_err place_konst(struct sl_onnx_lower *l, struct sl_onnx_val *val) {
     struct sl_shape shape;
     struct sl_init init = {.kind = SL_INIT_STORED};
@@ -263,7 +263,7 @@ static sl_err unknown_op(const struct sl_onnx_lower *l) {
     while (sl_onnx_row_at(count))
         count++;
     const char *near = sl_nearest(l->node->op, count, row_name, NULL);
-    if (!near) /* the longest common beginning */
+    if (!near) /* no near name: takes the one with the longest common beginning */
         for (int i = 0, best = 0; i < count; i++) {
             int same = 0;
             const char *name = sl_onnx_row_at(i)->op;
@@ -277,7 +277,7 @@ static sl_err unknown_op(const struct sl_onnx_lower *l) {
                                 near ? near : "Identity");
 }
 
-/* Sets *done when all inputs are constants and the node is computed here. */
+/* Sets *done if all inputs are constants and the node is computed here. */
 static sl_err try_fold(struct sl_onnx_lower *l, bool *done) {
     enum { MAX = 64 };
     const struct sl_onnx_konst *in[MAX] = {0};
@@ -333,7 +333,7 @@ static sl_err lower_node(struct sl_onnx_lower *l) {
     return row->lower(l, row);
 }
 
-/* The message of a refused node, once: its readers repeat the message of the first. */
+/* Returns the message of a refused node; nodes that need its result repeat the message. */
 static const char *reason(struct sl_onnx_lower *l) {
     const char *text = sl_err_message();
     if (strstr(text, ": node ") || strncmp(text, "node ", 5) == 0)

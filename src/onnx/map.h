@@ -24,16 +24,16 @@ sl_onnx_map_fn sl_onnx_map_activation, sl_onnx_map_clip, sl_onnx_map_where, sl_o
     sl_onnx_map_one_hot, sl_onnx_map_pad, sl_onnx_map_tile, sl_onnx_map_depth, sl_onnx_map_trilu,
     sl_onnx_map_groupnorm, sl_onnx_map_cross_entropy;
 
-/* Output 0 of the node: x under `shape`, with the type of input 0. */
+/* Sets output 0 of the node to x reshaped to `shape`, with the type of input 0. */
 SL_MUST_CHECK sl_err sl_onnx_put_reshaped(struct sl_onnx_lower *l, int x,
                                           const struct sl_shape *shape);
-/* Rows `index` of one axis of x. */
+/* Emits the rows `index` of one axis of x. */
 SL_MUST_CHECK sl_err sl_onnx_emit_rows(struct sl_onnx_lower *l, int x, int axis, int64_t count,
                                        const int64_t *index, int *out);
-/* An op with the one number `by`: offset, power, scale. */
+/* Emits an op whose only number is `by`: offset, power, scale. */
 SL_MUST_CHECK sl_err sl_onnx_emit_by(struct sl_onnx_lower *l, const char *op, int x, double by,
                                      int *out);
-/* a b of matrices with leading sizes that broadcast. */
+/* Emits a b for matrices with leading sizes that broadcast. */
 SL_MUST_CHECK sl_err sl_onnx_emit_matmul(struct sl_onnx_lower *l, int a, int b, int *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* Attention and RotaryEmbedding of operator sets 23 and later.
  *
- *   q [B,Hq,T,D]   k [B,Hk,S,D]   v [B,Hk,S,E]    as the op `attention` where that can express it,
- *   else softmax(clip(cap(scale q k') + bias)) v, where bias sums all masks as 0 and -inf
+ *   q [B,Hq,T,D]   k [B,Hk,S,D]   v [B,Hk,S,E]    the op `attention` if that can express it,
+ *   else softmax(clip(cap(scale q k') + bias)) v, where bias is the sum of all masks as 0 and -inf
  */
 #include "onnx/map.h"
 
@@ -13,15 +13,15 @@ enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };
 
 struct attention {
     int q, k, v;
-    int64_t t, s, past, hq, hk, left, right; /* left, right: of the window, -1: none */
+    int64_t t, s, past, hq, hk, left, right; /* left, right: bounds of the window; -1: none */
     double scale, cap;
     bool causal, flat;
-    int lengths;     /* int [B,1,1,1], or -1 */
+    int lengths;     /* value int [B,1,1,1], or -1 */
     int bias;        /* sum of the masks so far, or -1 */
-    bool whole_rows; /* every query sees a key */
+    bool whole_rows; /* every query sees some key */
 };
 
-/* [B,T,H D] as [B,H,T,D]. */
+/* Turns [B,T,H D] into [B,H,T,D]. */
 static sl_err heads_of(struct sl_onnx_lower *l, int input, const char *heads, int *x) {
     static const int order[] = {0, 2, 1, 3};
     SL_TRY(sl_onnx_lower_float(l, input, x));
@@ -90,7 +90,7 @@ static sl_err add_bias(struct sl_onnx_lower *l, struct attention *a, int bias) {
     return sl_onnx_emit_plain(l, "add", 2, (int[]){a->bias, bias}, &a->bias);
 }
 
-/* Where `allowed` (int) is 0: -inf. */
+/* Adds -inf where `allowed` (int) is 0. */
 static sl_err forbid(struct sl_onnx_lower *l, struct attention *a, int allowed) {
     int in[3] = {allowed, -1, -1}, y;
     SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, 0, &in[1]));
@@ -100,7 +100,7 @@ static sl_err forbid(struct sl_onnx_lower *l, struct attention *a, int allowed) 
     return add_bias(l, a, y);
 }
 
-/* Compares i sign + add, i = query, j = key, with the lengths. */
+/* Compares i sign + add (i: query, j: key) with the lengths. */
 static sl_err by_length(struct sl_onnx_lower *l, struct attention *a, const char *compare,
                         int64_t add) {
     struct sl_onnx_konst *konst;
@@ -125,14 +125,14 @@ static sl_err add_lengths(struct sl_onnx_lower *l, struct attention *a) {
     SL_TRY(sl_onnx_lower_id(l, &val, &in[0]));
     SL_TRY(sl_onnx_emit_plain(l, "less", 2, in, &y));
     SL_TRY(forbid(l, a, y));
-    if (a->causal) /* j <= i + length - T */
+    if (a->causal) /* requires j <= i + length - T */
         SL_TRY(by_length(l, a, "less_equal", 0));
-    if (a->left >= 0) /* i + length - T - j <= left */
+    if (a->left >= 0) /* requires i + length - T - j <= left */
         SL_TRY(by_length(l, a, "greater_equal", a->left));
     return a->right >= 0 ? by_length(l, a, "less_equal", -a->right) : SL_OK;
 }
 
-/* Masks that depend on the places only. */
+/* Adds the masks that depend only on positions. */
 static sl_err add_places(struct sl_onnx_lower *l, struct attention *a) {
     const int64_t dim[2] = {a->t, a->s};
     int y;
@@ -185,7 +185,7 @@ static sl_err add_mask(struct sl_onnx_lower *l, struct attention *a) {
     return is_bool ? forbid(l, a, mask) : add_bias(l, a, mask);
 }
 
-/* Probabilities; rows whose keys are all forbidden are 0. */
+/* Emits probabilities; a row whose keys are all forbidden becomes 0. */
 static sl_err probabilities(struct sl_onnx_lower *l, const struct attention *a, int x, int *out) {
     struct sl_onnx_emit e;
     int in[3], least;
@@ -216,7 +216,7 @@ static sl_err cap_scores(struct sl_onnx_lower *l, double cap, int *x) {
     return sl_onnx_emit_scale(l, *x, cap, x);
 }
 
-/* A key head for each query head. */
+/* Repeats key heads so that there is one per query head. */
 static sl_err repeat_heads(struct sl_onnx_lower *l, const struct attention *a, int *x) {
     if (a->hq == a->hk)
         return SL_OK;
@@ -250,7 +250,7 @@ static sl_err composed(struct sl_onnx_lower *l, struct attention *a, int *y) {
     return SL_OK;
 }
 
-/* The op `attention` knows no masks but the causal one, and no caps. */
+/* Can the op `attention` express the node? It has no masks except the causal one, and no caps. */
 static bool is_plain(struct sl_onnx_lower *l, const struct attention *a) {
     const struct sl_shape *v = sl_onnx_lower_shape(l, a->v), *k = sl_onnx_lower_shape(l, a->k);
     return !sl_onnx_lower_has(l, MASK) && a->lengths < 0 && a->left < 0 && a->right < 0 &&
@@ -294,7 +294,7 @@ sl_err sl_onnx_map_attention(struct sl_onnx_lower *l, const struct sl_onnx_row *
 
 /* ---- RotaryEmbedding ---- */
 
-/* cos or sin as [...,T,1,half]: rows of the cache by position, or one row per place. */
+/* Emits cos or sin as [...,T,1,half]: rows of the cache by position, or one row per place. */
 static sl_err angles(struct sl_onnx_lower *l, int input, int *x) {
     struct sl_onnx_emit e;
     int in[2];
@@ -315,7 +315,7 @@ static sl_err angles(struct sl_onnx_lower *l, int input, int *x) {
     return sl_onnx_emit_reshape(l, *x, &shape, x);
 }
 
-/* The two halves of pairs, [B,T,H,half] each. */
+/* Splits into the two halves of pairs, [B,T,H,half] each. */
 static sl_err halves(struct sl_onnx_lower *l, int x, int64_t half, bool pairs, int out[2]) {
     struct sl_shape shape = *sl_onnx_lower_shape(l, x), flat = shape;
     flat.dim[3] = half;
@@ -362,7 +362,7 @@ static sl_err rotate(struct sl_onnx_lower *l, int x, int *out) {
     SL_TRY(halves(l, x, width / 2, pairs, part));
     for (int i = 0; i < 2; i++)
         SL_TRY(angles(l, 1 + i, &cs[i]));
-    for (int i = 0; i < 4; i++) /* c a, s b, s a, c b */
+    for (int i = 0; i < 4; i++) /* products c a, s b, s a, c b */
         SL_TRY(
             sl_onnx_emit_plain(l, "mul", 2, (int[]){part[i & 1], cs[i == 1 || i == 2]}, &term[i]));
     SL_TRY(sl_onnx_emit_plain(l, "sub", 2, (int[]){term[0], term[1]}, &turned[0]));

@@ -1,4 +1,4 @@
-/* Operators made of several ops: activations with parameters, norms of groups. */
+/* Lowers operators that become several ops: activations with parameters, norms of groups. */
 #include "onnx/map.h"
 
 #include <math.h>
@@ -94,7 +94,7 @@ sl_err sl_onnx_map_activation(struct sl_onnx_lower *l, const struct sl_onnx_row 
     return SL_OK;
 }
 
-/* One number per channel, [C] as [C,1,...]. */
+/* Reshapes one number per channel from [C] to [C,1,...]. */
 static sl_err per_channel(struct sl_onnx_lower *l, int input, const struct sl_shape *image,
                           int *out) {
     struct sl_shape shape = {.rank = image->rank - 1};
@@ -107,7 +107,7 @@ static sl_err per_channel(struct sl_onnx_lower *l, int input, const struct sl_sh
     return sl_onnx_emit_reshape(l, *out, &shape, out);
 }
 
-/* Groups of channels as rows of a layernorm, then scale and shift per channel. */
+/* Groups of channels become rows of a layernorm; then each channel is scaled and shifted. */
 sl_err sl_onnx_map_groupnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int x, in[2];

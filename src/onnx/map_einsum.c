@@ -1,4 +1,4 @@
-/* Einsum of one or two tensors: letters become the labels of the op `einsum`. */
+/* Lowers Einsum of one or two tensors: letters become the labels of the op `einsum`. */
 #include "onnx/map.h"
 
 struct labels {
@@ -6,7 +6,7 @@ struct labels {
     int terms;
 };
 
-/* Letters of a term; "..." stands for the axes that the others leave, from the right. */
+/* Reads the letters of a term; "..." stands for the remaining axes, counted from the right. */
 static sl_err read_term(struct sl_onnx_lower *l, const char *at, size_t length, int rank,
                         struct sl_ints *out) {
     int letters = 0;
@@ -26,7 +26,7 @@ static sl_err read_term(struct sl_onnx_lower *l, const char *at, size_t length, 
     return SL_OK;
 }
 
-/* Without "->": "..." and the letters that occur once, in alphabetical order. */
+/* Without "->", the result has "..." and the letters that occur once, in alphabetical order. */
 static void implicit_out(struct labels *e) {
     for (int64_t label = 1000 + SL_MAX_RANK; label >= 'A'; label--) {
         int seen = 0;
@@ -77,7 +77,7 @@ static sl_err read_equation(struct sl_onnx_lower *l, const int *ranks, struct la
                      &e->out);
 }
 
-/* One tensor: sums over the letters that the result lacks, then an order of axes. */
+/* One tensor: sums over the letters that the result lacks, then permutes the axes. */
 static sl_err one_term(struct sl_onnx_lower *l, struct labels *e, int x, int *out) {
     struct sl_onnx_emit emit;
     int64_t axes[SL_MAX_RANK];

@@ -1,7 +1,7 @@
-/* Slices and look-ups by constant or computed indices. */
+/* Lowers slices and look-ups by constant or computed indices. */
 #include "onnx/map.h"
 
-/* Rows `index` of an axis, for any constant list of them. */
+/* Emits the rows `index` of an axis, for any constant list. */
 sl_err sl_onnx_emit_rows(struct sl_onnx_lower *l, int x, int axis, int64_t count,
                          const int64_t *index, int *out) {
     struct sl_onnx_konst *list;
@@ -93,8 +93,8 @@ sl_err sl_onnx_map_slice(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     return SL_OK;
 }
 
-/* Elements c b + i of an axis of c B elements, b the number of the sample: those of the samples
- * side by side. */
+/* Emits elements c b + i of an axis of c B elements, where b is the sample number: moves the
+ * elements of each sample into a separate axis. */
 static sl_err gather_samples(struct sl_onnx_lower *l, int x, const struct sl_onnx_konst *index) {
     struct sl_shape in = *sl_onnx_lower_shape(l, x), wide = {.rank = 2}, out = {0};
     int64_t step = sl_onnx_konst_per_sample(index, 0);
@@ -120,7 +120,7 @@ static sl_err gather_samples(struct sl_onnx_lower *l, int x, const struct sl_onn
     return sl_onnx_put_reshaped(l, x, &out);
 }
 
-/* Constant indices: rows, laid out as the indices are. */
+/* Constant indices: emits rows in the layout of the indices. */
 static sl_err gather_rows(struct sl_onnx_lower *l, int x, int axis,
                           const struct sl_onnx_konst *index) {
     struct sl_shape in = *sl_onnx_lower_shape(l, x), out = {0};
@@ -166,7 +166,7 @@ sl_err sl_onnx_map_gather(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     bool table = axis == 0 && rank == 2 && !sl_onnx_lower_is_int(l, in[0]) &&
                  !sl_onnx_lower_shape(l, in[0])->batch &&
                  sl_graph_value(l->graph, in[1])->kind == SL_VALUE_INPUT;
-    if (table) { /* readers of data check the indices against the table */
+    if (table) { /* the readers of data will check the indices against the table */
         struct sl_input *input = &l->graph->inputs.at[sl_graph_value(l->graph, in[1])->index];
         int64_t rows = sl_onnx_lower_shape(l, in[0])->dim[0];
         input->below = input->below == 0 || rows < input->below ? rows : input->below;

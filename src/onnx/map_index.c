@@ -1,9 +1,9 @@
-/* Choices, orders, indices, margins. */
+/* Lowers choices, orders, indices, margins. */
 #include "onnx/map.h"
 
 #include <math.h>
 
-/* Bounds that are constants become attributes; computed ones meet the op of two tensors. */
+/* Clip: constant bounds become attributes; computed bounds become ops of two tensors. */
 sl_err sl_onnx_map_clip(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     static const char *const names[2] = {"min", "max"}, *const ops[2] = {"max", "min"};
     struct sl_onnx_emit e;
@@ -22,7 +22,7 @@ sl_err sl_onnx_map_clip(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
             any = true;
         }
     }
-    if (low > high) /* the upper bound counts */
+    if (low > high) /* if the bounds cross, the upper one counts */
         sl_onnx_emit_float(&e, "min", high);
     if (any)
         SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
@@ -54,7 +54,7 @@ sl_err sl_onnx_map_arg(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     const struct sl_shape *shape = sl_onnx_lower_shape(l, x);
     SL_TRY(sl_onnx_lower_axis(l, sl_proto_attr_int(l->node, "axis", 0), shape->rank, &axis));
     int64_t size = shape->dim[axis];
-    if (last) { /* of equal elements the first counts: that of the turned axis */
+    if (last) { /* of equal elements the first counts, so the axis is flipped */
         SL_TRY(sl_onnx_emit_open(l, &e, "flip"));
         sl_onnx_emit_ints(&e, "axes", 1, (int64_t[]){axis});
         SL_TRY(sl_onnx_emit(l, &e, 1, &x, &x));
@@ -116,8 +116,8 @@ sl_err sl_onnx_map_gather_elements(struct sl_onnx_lower *l, const struct sl_onnx
     return SL_OK;
 }
 
-/* ONNX leaves open which of several elements for one place counts, so they may be added: to zeros, which
- * replace x where a one has come too. */
+/* Scatter that replaces. ONNX does not say which of several elements for one place counts, so they
+ * may be added: to zeros, which replace x where an element arrived. */
 static sl_err replace_at(struct sl_onnx_lower *l, struct sl_onnx_emit *add, int in[3], int *out) {
     int zero, zeros, one, ones, placed, hits;
     struct sl_shape x = *sl_onnx_lower_shape(l, in[0]), src = *sl_onnx_lower_shape(l, in[2]);
@@ -149,7 +149,7 @@ sl_err sl_onnx_map_scatter(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     return SL_OK;
 }
 
-/* [..., size] with the new axis last, then moved. */
+/* OneHot: makes [..., size] with the new axis last, then moves that axis. */
 sl_err sl_onnx_map_one_hot(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     const struct sl_onnx_konst *values;
     struct sl_onnx_emit e;
@@ -178,7 +178,7 @@ sl_err sl_onnx_map_one_hot(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     return SL_OK;
 }
 
-/* The margins of every axis, from a list for some. */
+/* Reads the margins of every axis from a list for some axes. */
 static sl_err margins(struct sl_onnx_lower *l, int rank, int64_t before[], int64_t after[]) {
     const struct sl_onnx_konst *pads, *axes;
     SL_TRY(sl_onnx_lower_konst(l, 1, &pads));
@@ -232,7 +232,7 @@ sl_err sl_onnx_map_pad(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     return SL_OK;
 }
 
-/* B copies along the first axis: [n,...] to [n B,...]. */
+/* Makes B copies along the first axis: [n,...] to [n B,...]. */
 static sl_err tile_batch(struct sl_onnx_lower *l, int *x) {
     struct sl_shape shape = *sl_onnx_lower_shape(l, *x), wide = {.rank = shape.rank + 1};
     if (shape.batch || wide.rank > SL_MAX_RANK)
@@ -278,7 +278,7 @@ sl_err sl_onnx_map_tile(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     return SL_OK;
 }
 
-/* Blocks of pixels to channels and back: [B,C,H,W] in six axes. */
+/* Moves blocks of pixels to channels or back: [B,C,H,W] as six axes. */
 sl_err sl_onnx_map_depth(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     static const int dcr[] = {0, 3, 4, 1, 5, 2}, crd[] = {0, 1, 4, 2, 5, 3},
                      back[] = {0, 3, 5, 1, 2, 4}, back_crd[] = {0, 1, 3, 5, 2, 4};
@@ -314,7 +314,7 @@ sl_err sl_onnx_map_depth(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     return SL_OK;
 }
 
-/* The triangle is a constant mask of the last two axes. */
+/* Trilu: the triangle is a constant mask of the last two axes. */
 sl_err sl_onnx_map_trilu(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_konst *mask;
     double k = 0;

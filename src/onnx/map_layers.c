@@ -1,4 +1,4 @@
-/* Layers: normalisation, global pooling, activations with a form. */
+/* Lowers layers: normalisation, global pooling, activations with an attribute. */
 #include "onnx/map.h"
 
 #include <math.h>
@@ -22,7 +22,8 @@ sl_err sl_onnx_map_global_pool(struct sl_onnx_lower *l, const struct sl_onnx_row
 
 /* ---- normalisation ---- */
 
-/* Exported for evaluation: fixed statistics. Exported for training: running ones. */
+/* BatchNormalization: exported for evaluation, the statistics are fixed; exported for training,
+ * they are running ones. */
 sl_err sl_onnx_map_batchnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     int in[5], y;
@@ -48,7 +49,7 @@ sl_err sl_onnx_map_batchnorm(struct sl_onnx_lower *l, const struct sl_onnx_row *
     return SL_OK;
 }
 
-/* Axes from `axis` on as one last axis, and back. */
+/* Merges the axes from `axis` on into one last axis. */
 static sl_err rows_from(struct sl_onnx_lower *l, int x, int axis, int *out) {
     struct sl_shape in = *sl_onnx_lower_shape(l, x), shape = {.rank = axis ? axis : 1, .dim = {1}};
     for (int i = 0; i < axis; i++)
@@ -60,7 +61,7 @@ static sl_err rows_from(struct sl_onnx_lower *l, int x, int axis, int *out) {
     return sl_onnx_emit_reshape(l, x, &shape, out);
 }
 
-/* The outputs after the first: the mean of every row of x, and 1 / sqrt(variance + eps). */
+/* Sets the outputs after the first: the mean of every row of x, and 1 / sqrt(variance + eps). */
 static sl_err put_moments(struct sl_onnx_lower *l, int x, struct sl_shape shape, int axis,
                           double eps) {
     int64_t last = sl_onnx_lower_shape(l, x)->rank - 1;

@@ -1,11 +1,10 @@
-/* Losses of the file: cross entropy and negative log likelihood, with weights of classes, an
- * ignored class and every reduction.
+/* Lowers losses of the file: cross entropy and negative log likelihood, with weights of classes,
+ * an ignored class and every reduction.
  *
- *   x [N,C,d...]   targets [N,d...]   weights [C]   loss: one, or [N,d...]
- */
+ *   x [N,C,d...]   targets [N,d...]   weights [C]   loss: one, or [N,d...] */
 #include "onnx/map.h"
 
-/* x with the classes last. */
+/* Moves the classes of x to the last axis. */
 static sl_err classes_last(struct sl_onnx_lower *l, int x, int *out) {
     int perm[SL_MAX_RANK], count = 0, rank = sl_onnx_lower_shape(l, x)->rank;
     if (rank < 2)
@@ -17,7 +16,7 @@ static sl_err classes_last(struct sl_onnx_lower *l, int x, int *out) {
     return sl_onnx_emit_transpose(l, x, perm, out);
 }
 
-/* Targets that are ignored become a class that there is not: their row of one_hot is 0. */
+/* Replaces ignored targets by a class that does not exist, so that their row of one_hot is 0. */
 static sl_err without_ignored(struct sl_onnx_lower *l, int64_t classes, int *targets) {
     int in[3] = {-1, -1, *targets}, number[2];
     if (!sl_proto_attr(l->node, "ignore_index"))
@@ -40,7 +39,7 @@ static sl_err sum_of(struct sl_onnx_lower *l, int x, bool all, int *out) {
     return sl_onnx_emit(l, &e, 1, &x, out);
 }
 
-/* x: logarithms of probabilities with the classes last. */
+/* Composes the loss of ops. x: logarithms of probabilities with the classes last. */
 static sl_err composed(struct sl_onnx_lower *l, int x, int targets, int *out) {
     struct sl_onnx_emit e;
     int64_t classes = sl_graph_shape_dim(sl_onnx_lower_shape(l, x), -1).n;

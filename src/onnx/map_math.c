@@ -1,4 +1,4 @@
-/* Operators by element, products, reductions. */
+/* Lowers operators by element, products, reductions. */
 #include "onnx/map.h"
 
 #include "op/registry.h"
@@ -21,7 +21,7 @@ sl_err sl_onnx_map_not(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     return SL_OK;
 }
 
-/* NaN differs from itself. */
+/* IsNaN: NaN differs from itself. */
 sl_err sl_onnx_map_is_nan(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int x;
     SL_TRY(sl_onnx_lower_float(l, 0, &x));
@@ -31,7 +31,7 @@ sl_err sl_onnx_map_is_nan(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     return SL_OK;
 }
 
-/* One attribute of the file becomes one of ours. */
+/* Passes one attribute of the file on to our op. */
 sl_err sl_onnx_map_unary_alpha(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     bool leaky = strcmp(row->op, "LeakyRelu") == 0;
@@ -53,13 +53,14 @@ static bool number_of(struct sl_onnx_lower *l, int input, double *out) {
            isfinite(*out);
 }
 
-/* Does the constant keep the rank of the other input? */
+/* Does the rank stay that of the other input if the constant broadcasts to it? */
 static bool keeps_shape(struct sl_onnx_lower *l, int konst, int x) {
     struct sl_onnx_val *val = sl_onnx_lower_val(l, konst);
     return val->konst->rank <= sl_onnx_lower_shape(l, x)->rank;
 }
 
-/* matmul(a, b) + bias with one reader of the product: one node. *done: it was one. */
+/* Fuses matmul(a, b) + bias into one node, if only the addition reads the product. *done: it
+ * did. */
 static sl_err add_bias(struct sl_onnx_lower *l, int product, int bias, bool *done) {
     struct sl_onnx_val *val = sl_onnx_lower_val(l, product), *b = sl_onnx_lower_val(l, bias);
     *done = false;
@@ -97,7 +98,7 @@ sl_err sl_onnx_emit_by(struct sl_onnx_lower *l, const char *op, int x, double by
     return sl_onnx_emit(l, &e, 1, &x, out);
 }
 
-/* x OP number, as an op of one tensor. *done is false where there is none. */
+/* Emits x OP number as an op of one tensor. *done is false if there is no such op. */
 static sl_err right_number(struct sl_onnx_lower *l, int x, double by, int *y, bool *done) {
     const char *op = l->node->op;
     *done = true;
@@ -119,7 +120,7 @@ static sl_err right_number(struct sl_onnx_lower *l, int x, double by, int *y, bo
     return SL_OK;
 }
 
-/* number OP x */
+/* Emits number OP x as an op of one tensor. */
 static sl_err left_number(struct sl_onnx_lower *l, double by, int x, int *y, bool *done) {
     const char *op = l->node->op;
     *done = true;
@@ -155,7 +156,7 @@ static sl_err try_number(struct sl_onnx_lower *l, bool *done) {
     return SL_OK;
 }
 
-/* Whole numbers are computed as floats: exact up to 2^24. */
+/* Arithmetic: integers are computed as floats, which is exact up to 2^24. */
 sl_err sl_onnx_map_arithmetic(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int in[2], y;
     bool done = false;
@@ -169,7 +170,7 @@ sl_err sl_onnx_map_arithmetic(struct sl_onnx_lower *l, const struct sl_onnx_row 
     return SL_OK;
 }
 
-/* Comparisons and logic. Bits of numbers are not computed. */
+/* Comparisons and logic. Bitwise operators on numbers are not supported. */
 sl_err sl_onnx_map_binary(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int in[2], y;
     if (strncmp(row->op, "Bitwise", 7) == 0 && sl_onnx_lower_val(l, 0)->type != SL_ONNX_BOOL)
@@ -181,7 +182,7 @@ sl_err sl_onnx_map_binary(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     return SL_OK;
 }
 
-/* Min, Max, Sum, Mean of any number of tensors: pairs, from the left. */
+/* Min, Max, Sum, Mean of any number of tensors: combines two at a time, from the left. */
 sl_err sl_onnx_map_many(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int y, in[2];
     SL_TRY(sl_onnx_lower_float(l, 0, &y));
@@ -198,7 +199,7 @@ sl_err sl_onnx_map_many(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
 
 /* ---- products ---- */
 
-/* Leading sizes that both sides broadcast to, and the last two of x. */
+/* Broadcasts the leading sizes of x to those of `wide`; keeps the last two. */
 static sl_err stack(struct sl_onnx_lower *l, int x, const struct sl_shape *wide, int *out) {
     struct sl_shape shape = *wide;
     const struct sl_shape *own = sl_onnx_lower_shape(l, x);
@@ -207,7 +208,7 @@ static sl_err stack(struct sl_onnx_lower *l, int x, const struct sl_shape *wide,
     return sl_onnx_emit_broadcast(l, x, &shape, out);
 }
 
-/* [m] as [1,m] or [m,1]. */
+/* Reshapes [m] to [1,m] or [m,1]. */
 static sl_err as_matrix(struct sl_onnx_lower *l, int *x, bool row) {
     const struct sl_shape *own = sl_onnx_lower_shape(l, *x);
     if (own->rank != 1)
@@ -235,7 +236,7 @@ sl_err sl_onnx_emit_matmul(struct sl_onnx_lower *l, int a, int b, int *out) {
     return sl_onnx_emit_plain(l, "matmul", 2, in, out);
 }
 
-/* The matrix of which x is the transpose; -1: x is none. */
+/* Returns the matrix of which x is the transpose; -1: x is no transpose. */
 static int transposed(const struct sl_onnx_lower *l, int x) {
     const struct sl_value *v = sl_graph_value(l->graph, x);
     if (v->kind != SL_VALUE_NODE || v->shape.rank != 2 || v->shape.batch)
@@ -329,7 +330,7 @@ sl_err sl_onnx_map_reduce(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     return SL_OK;
 }
 
-/* Functions of the last axis, at any axis. */
+/* Functions of the last axis, applied to any axis. */
 sl_err sl_onnx_map_softmax(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     int x, axis, perm[SL_MAX_RANK];
     SL_TRY(sl_onnx_lower_in(l, 0, &x));

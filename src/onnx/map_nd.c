@@ -1,15 +1,16 @@
-/* Look-ups with several indices per place; lists of tensors. */
+/* Lowers look-ups with several indices per place, and lists of tensors. */
 #include "onnx/map.h"
 
-/* Sizes of x: the first axis alone if it is indexed by the number of the sample, then the indexed
- * axes as one, then the rest. */
+/* How x is seen: the first axis separately if the sample number indexes it, then the indexed axes
+ * as one, then the rest. */
 struct places {
     bool by_sample;
-    int64_t parts, count; /* indexed axes; places */
-    int64_t *rows;        /* [count], in the indexed axes after the first if by_sample */
+    int64_t parts, count; /* parts: number of indexed axes; count: number of places */
+    int64_t *rows; /* [count] rows of the indexed axes, without the first axis if by_sample */
 };
 
-/* Every place as one number. SL_ERR_REFUSED where the indices are not constants of this form. */
+/* Turns every place into one number. SL_ERR_REFUSED if the indices are not constants of this
+ * form. */
 static sl_err read_places(struct sl_onnx_lower *l, const struct sl_shape *x,
                           const struct sl_onnx_konst *index, struct places *out) {
     struct places p = {.parts = index->rank ? index->dim[index->rank - 1] : 0};
@@ -39,7 +40,7 @@ static sl_err read_places(struct sl_onnx_lower *l, const struct sl_shape *x,
     return SL_OK;
 }
 
-/* x as [B,] indexed axes, rest: see struct places. */
+/* Returns the shape of x as [B,] indexed axes, rest: see struct places. */
 static struct sl_shape folded_shape(const struct sl_shape *x, const struct places *p) {
     struct sl_shape out = {0};
     if (p->by_sample)
@@ -50,7 +51,7 @@ static struct sl_shape folded_shape(const struct sl_shape *x, const struct place
     return out;
 }
 
-/* x[b, i[b, ...]] with computed i: a product with the rows of one_hot(i). */
+/* Emits x[b, i[b, ...]] with computed i: a product with the rows of one_hot(i). */
 static sl_err gather_by_sample(struct sl_onnx_lower *l, int x, int index) {
     struct sl_onnx_emit e;
     struct sl_shape shape = *sl_onnx_lower_shape(l, x), places = *sl_onnx_lower_shape(l, index);
@@ -79,7 +80,7 @@ static sl_err gather_by_sample(struct sl_onnx_lower *l, int x, int index) {
     return SL_OK;
 }
 
-/* The index as Concat of the numbers of the samples and a tensor: the tensor. */
+/* If the index is a Concat of the sample numbers and a tensor, returns the tensor. */
 static struct sl_onnx_val *beside_samples(struct sl_onnx_lower *l,
                                           const struct sl_onnx_val *index) {
     const struct sl_proto_node *node = index->node;
@@ -121,7 +122,8 @@ sl_err sl_onnx_map_gather_nd(struct sl_onnx_lower *l, const struct sl_onnx_row *
         sl_graph_shape_set(&out, out.rank++, sl_onnx_konst_dim(index->konst, i));
     for (int i = (int)p.parts; i < shape.rank; i++)
         sl_graph_shape_set(&out, out.rank++, sl_graph_shape_dim(&shape, i));
-    struct sl_shape thin = out; /* the same rows for all samples: once, then repeated */
+    /* the same rows for all samples: looks them up once, then repeats them */
+    struct sl_shape thin = out;
     if (!p.by_sample)
         thin.batch &= ~((1u << (index->konst->rank - 1)) - 1);
     SL_TRY(sl_onnx_emit_reshape(l, x, &thin, &x));
@@ -130,8 +132,8 @@ sl_err sl_onnx_map_gather_nd(struct sl_onnx_lower *l, const struct sl_onnx_row *
     return SL_OK;
 }
 
-/* Rows of x and of the updates joined; each row of the result is one of them. The last update of a
- * place counts. */
+/* ScatterND: joins the rows of x and of the updates, and takes each row of the result from them.
+ * The last update of a place counts. */
 sl_err sl_onnx_map_scatter_nd(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     const struct sl_onnx_konst *index;
     struct sl_onnx_emit e;
@@ -164,7 +166,7 @@ sl_err sl_onnx_map_scatter_nd(struct sl_onnx_lower *l, const struct sl_onnx_row 
     return SL_OK;
 }
 
-/* ---- lists of tensors: SplitToSequence, then SequenceAt with a constant place ---- */
+/* ---- lists of tensors: SplitToSequence, then SequenceAt with a constant position ---- */
 
 static const char *part_name(struct sl_onnx_lower *l, const char *list, int64_t at) {
     return sl_arena_printf(l->arena, "%s[%lld]", list, (long long)at);

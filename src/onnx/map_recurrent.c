@@ -5,25 +5,25 @@
  *
  * With layout 1 the file has X [B,T,I], Y [B,T,dirs,H] and states [B,dirs,H].
  *
- * The gates of the file come in another order: i o f c instead of i f g o, z r h instead of r z n.
- */
+ * The gates in the file have another order: i o f c instead of i f g o, z r h instead of r z n. */
 #include "onnx/map.h"
 
 enum { X, W, R, BIAS, LENGTHS, H0, C0, PEEPHOLE };
 
 struct cell {
-    const char *op; /* ours */
+    const char *op; /* name of our op */
     int gates;
-    int order[4];          /* gate of the file for each of ours */
-    const char *functions; /* that the node may state, for one direction */
+    int order[4];          /* for each of our gates, its position in the file */
+    const char *functions; /* activations that the node may state, for one direction */
     int64_t hidden, steps;
     bool lstm, relu, batch_first;
     int dirs;
-    bool backward;         /* the first direction */
-    int x, y[2], state[2]; /* [B,T,I]; [B,T,H] of the directions */
+    bool backward;         /* the first direction reads from the end */
+    int x, y[2], state[2]; /* x: [B,T,I]; y, state: [B,T,H] of each direction */
 };
 
-/* Direction `at` of input `input`, as matrix or vector [size, ...]; it is the first axis, or `axis`. */
+/* Takes direction `at` of input `input` as a matrix or vector [size, ...]; directions are the first
+ * axis, or `axis`. */
 static sl_err direction_of(struct sl_onnx_lower *l, int input, int at, int axis, int *out) {
     SL_TRY(sl_onnx_lower_in(l, input, out));
     struct sl_shape shape = *sl_onnx_lower_shape(l, *out);
@@ -34,7 +34,7 @@ static sl_err direction_of(struct sl_onnx_lower *l, int input, int at, int axis,
     return sl_onnx_emit_reshape(l, *out, &shape, out);
 }
 
-/* The gates in our order. */
+/* Reorders the gates into our order. */
 static sl_err reorder(struct sl_onnx_lower *l, const struct cell *c, int64_t from, int *x) {
     struct sl_onnx_emit e;
     int parts[4] = {0};
@@ -56,7 +56,7 @@ static bool is_zero(struct sl_onnx_lower *l, int input) {
     return konst && sl_onnx_konst_uniform(konst, &value) && value == 0;
 }
 
-/* x with its axis of time turned. */
+/* Reverses the time axis of x, if `backward`. */
 static sl_err turn(struct sl_onnx_lower *l, bool backward, int *x) {
     struct sl_onnx_emit e;
     if (!backward)
@@ -66,7 +66,7 @@ static sl_err turn(struct sl_onnx_lower *l, bool backward, int *x) {
     return sl_onnx_emit(l, &e, 1, x, x);
 }
 
-/* One direction. */
+/* Runs one direction. */
 static sl_err run(struct sl_onnx_lower *l, struct cell *c, int at) {
     struct sl_onnx_emit e;
     int in[7] = {c->x, -1, -1, -1, -1, -1, -1}, count = 5, bias;
@@ -101,7 +101,7 @@ static sl_err run(struct sl_onnx_lower *l, struct cell *c, int at) {
     return c->lstm && backward ? turn(l, true, state) : SL_OK;
 }
 
-/* [B,T,H] of the directions as [T,dirs,B,H] or [B,T,dirs,H]; the last step without T. */
+/* Joins [B,T,H] of the directions to [T,dirs,B,H] or [B,T,dirs,H]; the last step has no T. */
 static sl_err stack(struct sl_onnx_lower *l, const struct cell *c, const int *y, int output,
                     bool last) {
     static const int order[] = {1, 2, 0, 3};
@@ -140,7 +140,7 @@ static sl_err stack(struct sl_onnx_lower *l, const struct cell *c, const int *y,
     return SL_OK;
 }
 
-/* Options that the ops do not have. */
+/* Refuses options that our ops do not have. */
 static sl_err refuse_options(struct sl_onnx_lower *l, const struct cell *c) {
     const struct sl_proto_attr *f = sl_proto_attr(l->node, "activations");
     const char *at = c->functions;

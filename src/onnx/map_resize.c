@@ -1,8 +1,7 @@
-/* Resize: nearest neighbour by whole factors is `upsample`; every other rule is a product with a
- * constant matrix per axis that changes.
+/* Lowers Resize: nearest neighbour by integer factors becomes `upsample`; every other rule
+ * becomes a product with a constant matrix for each axis that changes.
  *
- *   y = M x along one axis, M [out, in]: row i has the weights of the elements that y[i] reads
- */
+ *   y = M x along one axis, M [out, in]: row i has the weights of the elements that y[i] reads */
 #include "onnx/map.h"
 
 #include <math.h>
@@ -10,8 +9,8 @@
 struct axis_rule {
     int axis;
     int64_t in, out;
-    double scale;    /* out / in, as the file states it */
-    double from, to; /* of tf_crop_and_resize */
+    double scale;    /* out / in, as stated in the file */
+    double from, to; /* bounds of tf_crop_and_resize */
 };
 
 static const char *text_attr(const struct sl_onnx_lower *l, const char *name,
@@ -20,7 +19,7 @@ static const char *text_attr(const struct sl_onnx_lower *l, const char *name,
     return attr && attr->s.length ? sl_arena_dup(l->arena, attr->s.at, attr->s.length) : fallback;
 }
 
-/* Where element i of the result lies in the input. */
+/* Returns the coordinate of element i of the result in the input. */
 static sl_err coordinate(struct sl_onnx_lower *l, const struct axis_rule *r, int64_t i,
                          double *out) {
     const char *mode =
@@ -58,7 +57,7 @@ static double linear(double x) {
     return x < 1 ? 1 - x : 0;
 }
 
-/* The element that `nearest` takes. */
+/* Returns the element that the mode `nearest` takes. */
 static sl_err nearest(struct sl_onnx_lower *l, double at, double *out) {
     const char *rule = text_attr(
         l, "nearest_mode", strcmp(l->node->op, "Upsample") == 0 ? "floor" : "round_prefer_floor");
@@ -75,7 +74,7 @@ static sl_err nearest(struct sl_onnx_lower *l, double at, double *out) {
     return SL_OK;
 }
 
-/* Adds the weights of row i. Elements beyond the edge are those at the edge, or do not count. */
+/* Adds the weights of row i. For elements beyond the edge, those at the edge count, or none. */
 static void weigh(struct sl_onnx_lower *l, const struct axis_rule *r, double at, double *weights) {
     bool is_cubic = sl_proto_attr_is(l->node, "mode", "cubic", false);
     bool exclude = sl_proto_attr_int(l->node, "exclude_outside", 0) != 0;
@@ -114,7 +113,7 @@ static sl_err fill_row(struct sl_onnx_lower *l, const struct axis_rule *r, int64
     return SL_OK;
 }
 
-/* x with one axis resized: the axis last, a product, and back. */
+/* Resizes one axis of x: moves it to the end, multiplies, moves it back. */
 static sl_err resize_axis(struct sl_onnx_lower *l, const struct axis_rule *r, int *x) {
     int perm[SL_MAX_RANK], matrix, rank = sl_onnx_lower_shape(l, *x)->rank;
     if (r->in * r->out > SL_ONNX_KONST_MAX)
@@ -128,7 +127,7 @@ static sl_err resize_axis(struct sl_onnx_lower *l, const struct axis_rule *r, in
     bool last = r->axis == rank - 1, by_left = r->axis == rank - 2;
     for (int i = 0; i < rank; i++)
         perm[i] = i == r->axis ? rank - 1 : i == rank - 1 ? r->axis : i;
-    if (by_left) { /* M x: no transposition */
+    if (by_left) { /* M x needs no transposition */
         SL_TRY(sl_onnx_emit_constant(l, 2, (int64_t[]){r->out, r->in}, weights, &matrix));
         return sl_onnx_emit_plain(l, "matmul", 2, (int[]){matrix, *x}, x);
     }
@@ -139,7 +138,7 @@ static sl_err resize_axis(struct sl_onnx_lower *l, const struct axis_rule *r, in
     return last ? SL_OK : sl_onnx_emit_transpose(l, *x, perm, x);
 }
 
-/* The axes that change, in the order of the file's list. */
+/* Lists the axes that change, in the order of the file's list. */
 static sl_err rules_of(struct sl_onnx_lower *l, const struct sl_shape *shape, int *count,
                        struct axis_rule *rules) {
     bool old = strcmp(l->node->op, "Upsample") == 0;
@@ -178,7 +177,7 @@ static sl_err rules_of(struct sl_onnx_lower *l, const struct sl_shape *shape, in
     return SL_OK;
 }
 
-/* One scale for all axes: the larger or smaller of those that the sizes give. */
+/* Uses one scale for all axes: the larger or smaller of those that the sizes give. */
 static void keep_ratio(const struct sl_onnx_lower *l, int count, struct axis_rule *rules) {
     bool larger = sl_proto_attr_is(l->node, "keep_aspect_ratio_policy", "not_smaller", false);
     bool smaller = sl_proto_attr_is(l->node, "keep_aspect_ratio_policy", "not_larger", false);
@@ -192,7 +191,7 @@ static void keep_ratio(const struct sl_onnx_lower *l, int count, struct axis_rul
     }
 }
 
-/* Nearest neighbour of an image by whole factors: every element is repeated. */
+/* Is it nearest neighbour of an image by integer factors? Then every element is repeated. */
 static bool repeats(struct sl_onnx_lower *l, int rank, int count, const struct axis_rule *rules,
                     int64_t factor[2]) {
     factor[0] = factor[1] = 1;

@@ -1,4 +1,4 @@
-/* Operators that move elements: shapes, slices, joins, look-ups. */
+/* Lowers operators that move elements: shapes, slices, joins, look-ups. */
 #include "onnx/map.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@ sl_err sl_onnx_map_identity(struct sl_onnx_lower *l, const struct sl_onnx_row *r
     if (l->node->out_count != 1)
         return sl_onnx_lower_refuse(l, "one output is supported");
     const struct sl_onnx_val *there = sl_onnx_lower_named(l, l->node->out[0]);
-    if (there && there->kind == SL_ONNX_KONST) /* a parameter that names.c has told apart */
+    /* names.c has found that it is a separate parameter */
+    if (there && there->kind == SL_ONNX_KONST)
         return SL_OK;
     val.name = l->node->out[0];
     val.readers = 0;
@@ -32,7 +33,7 @@ sl_err sl_onnx_map_cast(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     if (!to_int && to != SL_ONNX_FLOAT && to != val.type)
         return sl_onnx_lower_refuse(l, "a cast to %s changes the numbers; only float is computed",
                                     sl_proto_type_name(to));
-    if (to == SL_ONNX_BOOL && val.type != SL_ONNX_BOOL) { /* not 0, not false */
+    if (to == SL_ONNX_BOOL && val.type != SL_ONNX_BOOL) { /* to bool: everything except 0 is true */
         int zero;
         if (!from_int) {
             SL_TRY(sl_onnx_emit_filled(l, &(struct sl_shape){0}, 0, &zero));
@@ -52,7 +53,7 @@ sl_err sl_onnx_map_cast(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     return SL_OK;
 }
 
-/* In training mode a mask is drawn; torch exports evaluation by default. */
+/* Dropout: in training mode a mask is drawn; by default torch exports for evaluation. */
 sl_err sl_onnx_map_dropout(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     double ratio = 0.5, training = 0;
@@ -74,7 +75,7 @@ sl_err sl_onnx_map_dropout(struct sl_onnx_lower *l, const struct sl_onnx_row *ro
     return SL_OK;
 }
 
-/* The sizes of a tensor: constants, with B where the batch is. */
+/* Shape: the sizes are constants, with B for the batch. */
 sl_err sl_onnx_map_shape(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_konst *out;
     int x;
@@ -107,7 +108,7 @@ sl_err sl_onnx_map_size(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     return SL_OK;
 }
 
-/* Lays x out under `shape`, keeping the type that the file states. */
+/* Reshapes x to `shape`, keeping the type that the file states. */
 sl_err sl_onnx_put_reshaped(struct sl_onnx_lower *l, int x, const struct sl_shape *shape) {
     SL_TRY(sl_onnx_emit_reshape(l, x, shape, &x));
     sl_onnx_lower_out(l, 0, x, sl_onnx_lower_val(l, 0)->type);
@@ -273,7 +274,7 @@ sl_err sl_onnx_map_concat(struct sl_onnx_lower *l, const struct sl_onnx_row *row
     return SL_OK;
 }
 
-/* Equal parts that fit the op's outputs. */
+/* Are all parts equal, and few enough for the op's outputs? */
 static bool equal_parts(int count, const int64_t *size) {
     for (int i = 1; i < count; i++)
         if (size[i] != size[0])
@@ -327,7 +328,7 @@ sl_err sl_onnx_map_split(struct sl_onnx_lower *l, const struct sl_onnx_row *row)
     return SL_OK;
 }
 
-/* A condition that is known while importing: the nodes of one branch take the place of the node. */
+/* If with a condition that is known during the import: the nodes of one branch replace the node. */
 sl_err sl_onnx_map_if(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     const struct sl_proto_node *node = l->node;
     double condition;

@@ -1,4 +1,4 @@
-/* Windows: convolutions, transposed convolutions, pooling. */
+/* Lowers operators with windows: convolutions, transposed convolutions, pooling. */
 #include "onnx/map.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ struct window {
     bool signal;
 };
 
-/* An attribute with one number per spatial axis. */
+/* Reads an attribute with one number per spatial axis. */
 static void pair(const struct sl_onnx_lower *l, const char *name, int64_t fallback, bool signal,
                  int64_t out[SPATIAL]) {
     const struct sl_proto_attr *attr = sl_proto_attr(l->node, name);
@@ -21,7 +21,7 @@ static void pair(const struct sl_onnx_lower *l, const char *name, int64_t fallba
         out[signal ? 1 : i] = attr->ints[i];
 }
 
-/* Padding so that the output has size ceil(input / stride). */
+/* Computes padding for which the output has size ceil(input / stride). */
 static void pad_same(struct window *w, const struct sl_shape *x, bool upper) {
     for (int i = w->signal; i < SPATIAL; i++) {
         int64_t n = x->dim[2 + i], wide = (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -57,7 +57,7 @@ static sl_err window_of(struct sl_onnx_lower *l, const struct sl_shape *x, struc
     return SL_OK;
 }
 
-/* [B,C,L] as [B,C,1,L]; other ranks than images are refused. */
+/* Reshapes [B,C,L] to [B,C,1,L]; refuses ranks other than those and images. */
 static sl_err as_image(struct sl_onnx_lower *l, int *x, bool *signal) {
     struct sl_shape shape = *sl_onnx_lower_shape(l, *x);
     *signal = shape.rank == 3;
@@ -84,7 +84,7 @@ static sl_err put_image(struct sl_onnx_lower *l, int y, bool signal) {
     return SL_OK;
 }
 
-/* Padding as a node of its own. */
+/* Emits the padding as a separate node. */
 static sl_err pad_apart(struct sl_onnx_lower *l, struct window *w, int *x, double value) {
     struct sl_onnx_emit e;
     SL_TRY(sl_onnx_emit_open(l, &e, "pad"));
@@ -120,7 +120,7 @@ sl_err sl_onnx_map_conv(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     return put_image(l, y, w.signal);
 }
 
-/* Windows that reach beyond the padded image, where sizes are rounded up. */
+/* Do windows reach beyond the padded image, because sizes are rounded up? */
 static bool rounds_up(const struct window *w, const struct sl_shape *x, bool ceil_mode) {
     for (int i = 0; ceil_mode && i < SPATIAL; i++) {
         int64_t wide = (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -130,7 +130,7 @@ static bool rounds_up(const struct window *w, const struct sl_shape *x, bool cei
     return false;
 }
 
-/* Output sizes between which the paddings decide. */
+/* Chooses the output size, if paddings decide between several. */
 static sl_err transposed_size(struct sl_onnx_lower *l, const struct sl_shape *x, struct window *w,
                               const int64_t extra[SPATIAL], int64_t size[SPATIAL]) {
     const struct sl_proto_attr *stated = sl_proto_attr(l->node, "output_shape");
@@ -160,7 +160,7 @@ static sl_err transposed_size(struct sl_onnx_lower *l, const struct sl_shape *x,
     return SL_OK;
 }
 
-/* The whole result, then the part that is asked for. */
+/* ConvTranspose: computes the whole result, then cuts out the requested part. */
 sl_err sl_onnx_map_conv_transpose(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     struct window w = {0};
@@ -203,7 +203,7 @@ sl_err sl_onnx_map_conv_transpose(struct sl_onnx_lower *l, const struct sl_onnx_
 
 /* ---- pooling axis by axis: any number of axes, dilation, sizes rounded up ---- */
 
-struct line { /* of one axis */
+struct line { /* one axis */
     int64_t n, kernel, stride, dilation, before, after, out;
 };
 
@@ -244,7 +244,7 @@ static sl_err line_of(struct sl_onnx_lower *l, int at, int spatial, int64_t n, s
     return SL_OK;
 }
 
-/* Elements of the image in window i; with the padding if it counts. */
+/* Counts the elements of the image in window i; with the padding, if that counts. */
 static int64_t elements_in(const struct line *p, int64_t i, bool padding) {
     int64_t count = 0, least = padding ? -p->before : 0, most = p->n + (padding ? p->after : 0);
     for (int64_t k = 0; k < p->kernel; k++) {
@@ -254,7 +254,7 @@ static int64_t elements_in(const struct line *p, int64_t i, bool padding) {
     return count;
 }
 
-/* x with the windows of one axis reduced by `op`. */
+/* Reduces the windows of one axis of x by `op`. */
 static sl_err pool_axis(struct sl_onnx_lower *l, const char *op, int axis, const struct line *p,
                         int *x) {
     struct sl_onnx_emit e;
@@ -320,7 +320,7 @@ static sl_err pool_by_axes(struct sl_onnx_lower *l, bool mean, int x) {
     return SL_OK;
 }
 
-/* The op of images, where it can express the node. */
+/* Pooling: uses the op for images if it can express the node. */
 sl_err sl_onnx_map_pool(struct sl_onnx_lower *l, const struct sl_onnx_row *row) {
     struct sl_onnx_emit e;
     struct window w = {0};
@@ -341,7 +341,7 @@ sl_err sl_onnx_map_pool(struct sl_onnx_lower *l, const struct sl_onnx_row *row) 
     bool even = w.before[0] == w.after[0] && w.before[1] == w.after[1] && w.dilation[0] == 1 &&
                 w.dilation[1] == 1 && !rounds_up(&w, sl_onnx_lower_shape(l, x), ceil_mode);
     for (int i = 0; i < SPATIAL; i++)
-        even = even && w.before[i] <= w.kernel[i] / 2; /* what the op takes */
+        even = even && w.before[i] <= w.kernel[i] / 2; /* a limit of that op */
     if (!even)
         return pool_by_axes(l, mean, flat);
     SL_TRY(sl_onnx_emit_open(l, &e, row->ours));

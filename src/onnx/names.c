@@ -1,4 +1,4 @@
-/* Which initialisers are parameters, and their names in the framework.
+/* Finds which initialisers are parameters, and their names in the framework.
  *
  * torch states in the file which tensors are parameters, buffers and constants (its "graph
  * signature"), and for every node the call that became it. Before it writes the file it computes
@@ -7,12 +7,12 @@
  *
  *   MatMul(x, val_57)   %linear = aten.linear(%x, %p_layers_0_weight)   layers.0.weight, transposed
  *
- * Of a tensor that was computed otherwise the file names those that torch read (w[None], as unsqueeze):
- * one from a parameter is trained in its place, one from buffers and constants is a constant.
+ * For a tensor that torch computed in another way (w[None], as unsqueeze), the file names the
+ * tensors that torch read. If one of them is a parameter, the computed tensor is trained in its
+ * place; otherwise it is a constant.
  *
- * torch's older exporter writes no signature. There the name of the node tells it: /layers.0/MatMul
- * reads onnx::MatMul_57.
- */
+ * torch's older exporter writes no signature. There the name of the node shows the parameter:
+ * /layers.0/MatMul reads onnx::MatMul_57. */
 #include "base/log.h"
 #include "onnx/lower.h"
 
@@ -25,22 +25,22 @@ struct entry {
     enum kind kind;
     bool in_file, claimed;
     bool folded;    /* a tensor of the file was computed from it */
-    const char *by; /* the tensor that claimed it as its transpose, or NULL */
+    const char *by; /* the tensor that was found to be its transpose, or NULL */
 };
 
 struct names {
     struct sl_onnx_lower *l;
     SL_VEC(struct entry) entries;
     struct sl_map by_call, by_target;
-    struct sl_map origin; /* of tensors that torch computed: enum kind */
-    int64_t missing;      /* parameters of which the file has nothing that it names */
+    struct sl_map origin; /* for tensors that torch computed: name -> enum kind */
+    int64_t missing;      /* number of parameters that no tensor of the file belongs to */
 };
 
 static bool starts(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* "p_fc_weight: PARAMETER target='fc.weight'" */
+/* Reads "p_fc_weight: PARAMETER target='fc.weight'". */
 static void read_line(struct names *s, const char *line, size_t length) {
     char *text = sl_arena_dup(s->l->arena, line, length);
     char *colon = strstr(text, ": "), *target = strstr(text, " target='");
@@ -76,7 +76,8 @@ static struct entry *entry_of(struct names *s, struct sl_map *map, struct sl_str
     return found ? &s->entries.at[*found] : NULL;
 }
 
-/* "['val_3', 'w']": PARAMETER if one of the names is a parameter; UNLISTED: no names. */
+/* Returns the origin in "['val_3', 'w']": PARAMETER if one of the names is a parameter; UNLISTED if
+ * there are no names. */
 static enum kind read_origin(struct names *s, const char *at) {
     enum kind origin = UNLISTED;
     while ((at = strpbrk(at, "'\"")) != NULL) {
@@ -126,7 +127,7 @@ static void note_present(struct names *s) {
 
 /* ---- tensors that torch computed ---- */
 
-/* The next parameter that a call names, and where; NULL: none. */
+/* Returns the next parameter that a call names, and moves *at behind it; NULL: none. */
 static struct entry *next_parameter(struct names *s, const char **at) {
     while (*at && (*at = strstr(*at, "%p_")) != NULL) {
         const char *name = *at + 1;
@@ -139,7 +140,7 @@ static struct entry *next_parameter(struct names *s, const char **at) {
     return NULL;
 }
 
-/* How many parameters of a call the file does not have; *missing is one of them. */
+/* Counts the parameters of a call that the file lacks; *missing becomes one of them. */
 static int missing_of(struct names *s, const char *call, struct entry **missing) {
     int count = 0;
     *missing = NULL;
@@ -151,7 +152,7 @@ static int missing_of(struct names *s, const char *call, struct entry **missing)
     return count;
 }
 
-/* Is a the transpose of b? Tensors of one number are not told apart. */
+/* Is a the transpose of b? Tensors of one number cannot be distinguished. */
 static sl_err is_transpose(struct sl_proto_file *file, const struct sl_proto_tensor *a,
                            const struct sl_proto_tensor *b, bool *out) {
     enum { SAMPLES = 32 };
@@ -201,7 +202,8 @@ static sl_err try_twin(struct names *s, struct sl_onnx_val *val, const char *nam
     return SL_OK;
 }
 
-/* "layers.0.q.weight" for the node /layers.0/q/MatMul; NULL: another name. */
+/* Returns "layers.0.q.weight" for the node /layers.0/q/MatMul; NULL: the node has another kind of
+ * name. */
 static const char *weight_of_node(struct names *s, const struct sl_proto_node *node) {
     size_t length = strlen(node->name), ending = strlen("/MatMul");
     if (length <= ending + 1 || node->name[0] != '/' ||
@@ -215,7 +217,7 @@ static const char *weight_of_node(struct names *s, const struct sl_proto_node *n
     return title;
 }
 
-/* torch's older exporter: /layers.0/q/MatMul reads the transpose of layers.0.q.weight. */
+/* For torch's older exporter: /layers.0/q/MatMul reads the transpose of layers.0.q.weight. */
 static sl_err by_node_name(struct names *s, const struct sl_proto_node *node,
                            struct sl_onnx_val *val) {
     const struct sl_proto_graph *graph = s->l->file->graph;
@@ -230,7 +232,7 @@ static sl_err by_node_name(struct names *s, const struct sl_proto_node *node,
     return SL_OK;
 }
 
-/* The weight of a product with a name that says nothing. */
+/* Finds the parameter for the weight of a product whose name does not tell it. */
 static sl_err name_weight(struct names *s, const struct sl_proto_node *node,
                           struct sl_onnx_val *val) {
     struct entry *missing, *present;
@@ -247,7 +249,7 @@ static sl_err name_weight(struct names *s, const struct sl_proto_node *node,
         !strstr(node->call, "aten.linear."))
         return SL_OK;
     if (missing->by && strcmp(missing->by, val->name) != 0)
-        val->same = missing->by; /* a layer that is used again */
+        val->same = missing->by; /* the layer is used again */
     if (missing->claimed)
         return SL_OK;
     missing->by = val->name;
@@ -257,13 +259,15 @@ static sl_err name_weight(struct names *s, const struct sl_proto_node *node,
     return SL_OK;
 }
 
-/* A tensor that torch computed: from a parameter, or from constants (angles, masks)? */
+/* Decides whether a tensor that torch computed comes from a parameter, or from constants (angles,
+ * masks). */
 static void judge(struct names *s, const struct sl_proto_node *node, struct sl_onnx_val *val) {
     static const char *const weights[] = {"Conv", "ConvTranspose",      "GRU",    "Gemm",
                                           "LSTM", "LayerNormalization", "MatMul", "RNN"};
     static const char *const angles[] = {"cos", "sin", "unsqueeze", "mul", "_to_copy", "arange"};
     struct entry *missing;
-    if (strcmp(node->op, "InstanceNormalization") == 0) /* groups are scaled afterwards */
+    /* not a weight, because the groups are scaled afterwards */
+    if (strcmp(node->op, "InstanceNormalization") == 0)
         return;
     if (origin_of(s, val) != UNLISTED) {
         val->is_param = val->is_param || origin_of(s, val) == PARAMETER;
@@ -279,7 +283,7 @@ static void judge(struct names *s, const struct sl_proto_node *node, struct sl_o
     val->is_param = val->is_param || param || (s->missing > 0 && !angle);
 }
 
-/* Initialisers that the signature does not list, and those of torch's older exporter. */
+/* Is it an initialiser that the signature does not list, or one of torch's older exporter? */
 static bool is_computed(struct names *s, const struct sl_onnx_val *val) {
     if (!val || val->kind != SL_ONNX_KONST || !val->konst->from ||
         !sl_proto_type_is_float(val->type) ||
@@ -289,8 +293,8 @@ static bool is_computed(struct names *s, const struct sl_onnx_val *val) {
            (s->entries.count && !sl_map_find(&s->by_target, sl_str(val->name)));
 }
 
-/* torch writes equal tensors once. A node whose call names a parameter that the file lacks, and not
- * the one that the node reads, gets a copy under the missing name. */
+/* torch writes equal tensors once. If the call of a node names a parameter that the file lacks, and
+ * not the one that the node reads, this makes a copy under the missing name. */
 static void restore_copies(struct names *s) {
     const struct sl_proto_graph *graph = s->l->file->graph;
     for (int64_t n = 0; n < graph->node_count; n++) {
@@ -326,7 +330,8 @@ static void restore_copies(struct names *s) {
     }
 }
 
-/* Is it the same module, used again? Its second use is called q_1, also in the middle: a.q_1.weight. */
+/* Is it the same module, used again? Its second use has the name q_1, also in the middle of a path:
+ * a.q_1.weight. */
 static bool is_used_again(const char *first, const char *again) {
     while (*first || *again) {
         size_t length = strcspn(first, "."), more = strcspn(again, ".");
@@ -342,8 +347,9 @@ static bool is_used_again(const char *first, const char *again) {
     return true;
 }
 
-/* torch's older exporter writes equal tensors once and names the others by Identity, whether they are
- * one parameter or two with equal values. The readers tell: a module that is used again, or another. */
+/* torch's older exporter writes equal tensors once and names the others by Identity, whether they
+ * are one parameter or two with equal values. The readers show which: a module that is used again,
+ * or another module. */
 static void restore_copy(struct names *s, const struct sl_proto_node *identity,
                          const struct sl_proto_node *reader) {
     struct sl_onnx_val *val = sl_onnx_lower_named(s->l, identity->in[0]);
@@ -392,8 +398,8 @@ static sl_err each_reader(struct names *s, bool products) {
     return SL_OK;
 }
 
-/* Parameters without a trace, and tensors whose origin the file does not state: says which are not
- * trained. */
+/* Notes which tensors are not trained: parameters that the file does not mention, and tensors whose
+ * origin it does not state. */
 static void note_constants(struct names *s) {
     enum { SHOWN = 8 };
     struct sl_text names = {0};

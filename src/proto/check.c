@@ -1,4 +1,4 @@
-/* The checker of ONNX files: what importing takes for granted. */
+/* The checker of ONNX files: checks everything that the import relies on. */
 #include "base/map.h"
 #include "proto/proto.h"
 
@@ -39,7 +39,7 @@ bool sl_proto_attr_is(const struct sl_proto_node *node, const char *name, const 
     return attr ? sl_str_is(attr->s, value) : fallback;
 }
 
-/* Names that a node may read: inputs, initialisers, outputs of earlier nodes. */
+/* Defines a name that later nodes may read: an input, an initialiser, an output of a node. */
 static sl_err define(const struct sl_proto_file *file, struct sl_map *names, const char *name,
                      int64_t kind) {
     int64_t *found = sl_map_find(names, sl_str(name));

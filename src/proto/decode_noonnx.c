@@ -1,4 +1,4 @@
-/* Without protobuf-c: ONNX files are refused. */
+/* For builds without protobuf-c: refuses ONNX files. */
 #include "proto/proto.h"
 
 #define REASON                                                                                     \

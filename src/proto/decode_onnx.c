@@ -1,5 +1,5 @@
-/* From protobuf to the structs of proto.h. Memory is proportional to the file: protobuf-c holds one
- * copy of the data of tensors, and everything here points into it. */
+/* Decodes protobuf into the structs of proto.h. Memory is proportional to the file: protobuf-c
+ * holds one copy of the data of tensors, and the structs point into it. */
 #define _GNU_SOURCE
 #include "proto/proto.h"
 
@@ -20,7 +20,7 @@ static struct sl_str str_of(const ProtobufCBinaryData *data) {
     return (struct sl_str){data->data ? (const char *)data->data : "", data->len};
 }
 
-/* The path of external data: relative to the file, and inside its directory. */
+/* Returns the path of external data: relative to the file, and inside its directory. */
 static sl_err external_path(struct sl_proto_file *file, const char *name, const char *location,
                             const char **out) {
     const char *slash = strrchr(file->path, '/');
@@ -65,7 +65,7 @@ struct field { /* one of the typed lists of a tensor */
     int type;
 };
 
-/* The list that holds this type, by the format's table. */
+/* Returns the list that holds elements of this type, by the format's table. */
 static struct field field_of(const SlOnnxPb__Tensor *t, int type) {
     switch (type) {
     case SL_ONNX_FLOAT: return (struct field){t->float_data, t->n_float_data, SL_ONNX_FLOAT};
@@ -82,7 +82,7 @@ static sl_err set_data(struct sl_proto_file *file, const SlOnnxPb__Tensor *from,
     int64_t bytes = sl_proto_type_bytes(to->type);
     struct field field = field_of(from, to->type);
     if (!bytes || from->data_location > 1)
-        return SL_OK; /* refused where it is used */
+        return SL_OK; /* refused when the tensor is used */
     if (from->data_location == 1)
         return set_external(file, from, to);
     if (from->has_raw_data) {
@@ -184,7 +184,8 @@ static sl_err convert_node(struct sl_proto_file *file, const SlOnnxPb__Node *fro
     return SL_OK;
 }
 
-/* Values that torch computed before it wrote the file, and the names that it read. */
+/* Converts notes about values that torch computed before it wrote the file, with the names that it
+ * read. */
 static void convert_folded(struct sl_proto_file *file, const SlOnnxPb__Graph *from,
                            struct sl_proto_graph *to) {
     struct sl_proto_note *folded = SL_NEW(&file->arena, struct sl_proto_note, from->n_value_info);

@@ -37,7 +37,7 @@ int64_t sl_proto_type_bytes(int type) { return known(type) ? types[type].bytes :
 bool sl_proto_type_is_float(int type) { return known(type) && types[type].kind == FLOATS; }
 bool sl_proto_type_is_int(int type) { return known(type) && types[type].kind == INTS; }
 
-/* One element at `at`, stored as `type`. */
+/* Loads one element at `at`, stored as `type`. */
 #define LOAD(ctype)                                                                                \
     do {                                                                                           \
         ctype x_;                                                                                  \
@@ -70,7 +70,7 @@ static int64_t load_int(const char *at, int type) {
     LOAD(int64_t);
 }
 
-/* Halves and small integers sit in the list of int32, one per slot. */
+/* Returns an element. Halves and small integers are in the list of int32, one per slot. */
 static double typed_float(const struct sl_proto_tensor *t, int64_t i) {
     if (t->typed_type != SL_ONNX_INT32)
         return load_float((const char *)t->typed + i * types[t->typed_type].bytes, t->typed_type);
@@ -91,7 +91,7 @@ static sl_err open_external(struct sl_proto_file *file, const struct sl_proto_te
     return SL_OK;
 }
 
-/* `count` elements of external data as bytes. */
+/* Reads `count` elements of external data as bytes. */
 static sl_err read_external(struct sl_proto_file *file, const struct sl_proto_tensor *t,
                             int64_t from, int64_t count, char *out) {
     int64_t each = types[t->type].bytes, left = count * each;

@@ -1,4 +1,4 @@
-/* The rewriting pass: copies a graph, asking every pattern at every node. */
+/* The rewriting pass: copies a graph and tries every pattern at every node. */
 #include "rewrite/fuse.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { PASSES_MAX = 12 };
 
-/* In this order; the first that applies wins. */
+/* Patterns in the order in which they are tried; the first that applies is used. */
 static sl_rewrite_pattern *const patterns[] = {
     sl_rewrite_views,     sl_rewrite_transposes, sl_rewrite_scales,    sl_rewrite_broadcasts,
     sl_rewrite_guard,     sl_rewrite_silu,       sl_rewrite_gelu_erf,  sl_rewrite_gelu_tanh,
@@ -210,7 +210,7 @@ static sl_err one_pass(struct sl_rewrite *f) {
     return copy_ends(f);
 }
 
-/* *out is NULL if no pattern applied. */
+/* Rewrites once; *out is NULL if no pattern applied. */
 static sl_err rewrite(const struct sl_graph *graph, const struct sl_rewrite_constants *constants,
                       bool by_loss, struct sl_graph **out) {
     size_t count = (size_t)graph->values.count + 1;

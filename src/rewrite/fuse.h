@@ -1,5 +1,6 @@
-/* A rewriting pass: reads `from`, writes `to`. A pattern function gets a node of `from`; it either
- * leaves *out -1 or emits nodes in `to` and sets *out to the value that replaces output 0. */
+/* The state of a rewriting pass, which reads graph `from` and writes graph `to`. A pattern
+ * function gets a node of `from`. It either leaves *out at -1, or emits nodes in `to` and sets
+ * *out to the value that replaces output 0. */
 #ifndef SL_REWRITE_FUSE_H
 #define SL_REWRITE_FUSE_H
 
@@ -9,42 +10,45 @@ struct sl_rewrite {
     const struct sl_graph *from;
     struct sl_graph *to;
     const struct sl_rewrite_constants *constants;
-    int *map;     /* [values of from] their values in `to` */
-    int *readers; /* [values of from] nodes and ends that read them */
+    int *map;     /* [values of from] the value in `to` */
+    int *readers; /* [values of from] number of nodes, losses and outputs that read it */
     bool changed;
 };
 
 typedef sl_err sl_rewrite_pattern(struct sl_rewrite *f, const struct sl_node *node, int *out);
 
-/* The node that makes a value, if it is an op of this name; NULL otherwise. */
+/* Returns the node that makes a value if it is an op of this name, else NULL. */
 const struct sl_node *sl_rewrite_made_by(const struct sl_rewrite *f, int value, const char *op);
 bool sl_rewrite_is(const struct sl_node *node, const char *op);
-const struct sl_shape *sl_rewrite_shape(const struct sl_rewrite *f, int value); /* in `from` */
-/* Attributes by name. */
+/* shape in `from` */
+const struct sl_shape *sl_rewrite_shape(const struct sl_rewrite *f, int value);
+/* Return attributes by name. */
 int64_t sl_rewrite_int(const struct sl_node *node, const char *attr);
 double sl_rewrite_float(const struct sl_node *node, const char *attr);
 const struct sl_ints *sl_rewrite_ints(const struct sl_node *node, const char *attr);
 
-/* A constant tensor of `from`, through reshape, broadcast_to and casts. */
+/* A constant tensor of `from`, seen through reshape, broadcast_to and casts. */
 struct sl_rewrite_constant {
-    struct sl_shape shape; /* of the state, aligned to the right with the value's */
-    const double *f;       /* NULL: `all` everywhere */
+    struct sl_shape shape; /* shape of the state; its last axis is the value's last axis */
+    const double *f;       /* NULL: every element is `all` */
     double all;
 };
 bool sl_rewrite_constant(const struct sl_rewrite *f, int value, struct sl_rewrite_constant *out);
-/* Element [row, column] of the last two axes; the others must have size 1. */
+/* at returns element [row, column] of the last two axes; the other axes must have size 1
+ * (is_matrix). */
 bool sl_rewrite_is_matrix(const struct sl_rewrite_constant *c);
 double sl_rewrite_at(const struct sl_rewrite_constant *c, int64_t row, int64_t column);
-/* One number: a state whose elements are all equal. */
+/* Returns one number: that of a state whose elements are all equal. */
 bool sl_rewrite_number(const struct sl_rewrite *f, int value, double *out);
-/* Within 1e-6 relative: numbers of files are rounded to fp32. */
+/* Are they equal within a relative 1e-6? Numbers in files are rounded to fp32. */
 bool sl_rewrite_near(double a, double b);
 
-/* The two inputs of an op that commutes; `which` is the one made by `op`. */
+/* For an op that commutes: returns the input that an `op` makes, and sets *other to the other
+ * input. */
 const struct sl_node *sl_rewrite_side(const struct sl_rewrite *f, const struct sl_node *node,
                                       const char *op, int *other);
 
-/* Emits in `to`; inputs are values of `to`. */
+/* Emit nodes in `to`; their inputs are values of `to`. */
 SL_MUST_CHECK sl_err sl_rewrite_emit(struct sl_rewrite *f, const char *op, int count, const int *in,
                                      const union sl_attr *attr, int *out);
 SL_MUST_CHECK sl_err sl_rewrite_reshape(struct sl_rewrite *f, int x, const struct sl_shape *shape,

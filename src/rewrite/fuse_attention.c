@@ -1,27 +1,27 @@
-/* Attention and rotary positions that are written as their formulas.
+/* Recognizes attention and rotary positions that are written as formulas.
  *
- *   q [B,H,T,D]   k, v [B,Hk,S,D], repeated to H heads or not
+ *   q [B,H,T,D]   k, v [B,Hk,S,D], perhaps repeated to H heads
  *
  *   matmul(softmax(scale matmul(q, k') + mask), v)    -> attention
- *   x cos + (-x2, x1) sin                             -> rope
- */
+ *   x cos + (-x2, x1) sin                             -> rope */
 #include "op/rope.h"
 #include "rewrite/fuse.h"
 
 #include <math.h>
 
-static const int heads_last[] = {0, 2, 1, 3}; /* [B,H,T,D] to [B,T,H,D] and back */
+static const int heads_last[] = {0, 2, 1, 3}; /* permutes [B,H,T,D] to [B,T,H,D] and back */
 
 /* ---- masks ---- */
 
 struct mask {
     bool causal;
-    int padding; /* int [B,1,1,S] of `from`; -1: none */
+    int padding; /* an int value [B,1,1,S] of `from`; -1: none */
 };
 
 enum form { ALL, CAUSAL, OTHER };
 
-/* Which keys a constant allows: truth values, or numbers that are 0 or very negative. */
+/* Finds which keys a constant allows. Its elements are truth values, or numbers that are 0 or very
+ * negative. */
 static enum form form_of(const struct sl_rewrite_constant *c, bool truth, int64_t rows,
                          int64_t columns) {
     bool all = true, causal = true;
@@ -90,7 +90,7 @@ static int without_scale(const struct sl_rewrite *f, int value, double *by) {
     return scale ? scale->in[0] : value;
 }
 
-/* k of its transpose [B,H,D,S]; -1: it is none. */
+/* Returns k if the value is its transpose [B,H,D,S]; else -1. */
 static int turned_back(const struct sl_rewrite *f, int value, double *by) {
     value = without_scale(f, value, by);
     const struct sl_node *turn = sl_rewrite_made_by(f, value, "transpose");
@@ -102,7 +102,7 @@ static int turned_back(const struct sl_rewrite *f, int value, double *by) {
     return -1;
 }
 
-/* [B,Hk,S,D] of heads that are repeated: reshape(broadcast_to(reshape(x))). */
+/* Returns [B,Hk,S,D] if the value is reshape(broadcast_to(reshape(x))), which repeats heads. */
 static int without_repeats(const struct sl_rewrite *f, int value) {
     const struct sl_node *flat = sl_rewrite_made_by(f, value, "reshape");
     const struct sl_node *wide = flat ? sl_rewrite_made_by(f, flat->in[0], "broadcast_to") : NULL;
@@ -124,7 +124,7 @@ static bool is_heads(const struct sl_rewrite *f, int value) {
     return shape->rank == 4 && shape->batch == 1 && shape->dim[0] == 1;
 }
 
-/* q, k and the scale of scores = scale q k'. The op takes q in one more order: see the head. */
+/* Finds q, k and the scale of scores = scale q k'. */
 static bool read_scores(const struct sl_rewrite *f, int value, int qk[2], double *by) {
     *by = 1;
     const struct sl_node *product = sl_rewrite_made_by(f, without_scale(f, value, by), "matmul");
@@ -181,7 +181,8 @@ sl_err sl_rewrite_attention(struct sl_rewrite *f, const struct sl_node *node, in
 
 /* ---- rope ---- */
 
-/* x of concat(neg(second half of x), first half of x) over the last axis; -1: it is another thing. */
+/* Returns x if the value is concat(neg(second half of x), first half of x) over the last axis; else
+ * -1. */
 static int half_turned(const struct sl_rewrite *f, int value) {
     const struct sl_node *join = sl_rewrite_made_by(f, value, "concat");
     if (!join || join->in_count != 2)
@@ -200,7 +201,8 @@ static int half_turned(const struct sl_rewrite *f, int value) {
     return halves ? high->in[0] : -1;
 }
 
-/* base and scale of the angles scale t base^(-2 i / D) whose cosines and sines the tables hold. */
+/* Finds base and scale of the angles scale t base^(-2 i / D) whose cosines and sines are in the
+ * tables. */
 static bool read_angles(const struct sl_rewrite_constant *cosine,
                         const struct sl_rewrite_constant *sine, int64_t t, int64_t d,
                         double out[2]) {
@@ -237,7 +239,7 @@ sl_err sl_rewrite_rope(struct sl_rewrite *f, const struct sl_node *node, int *ou
     for (int i = 0; i < 2; i++) {
         const struct sl_node *plain = sl_rewrite_made_by(f, node->in[i], "mul");
         const struct sl_node *turn = sl_rewrite_made_by(f, node->in[1 - i], "mul");
-        for (int k = 0; plain && turn && k < 4; k++) { /* which sides are the tables */
+        for (int k = 0; plain && turn && k < 4; k++) { /* tries which sides are the tables */
             int x = plain->in[k & 1], turned = half_turned(f, turn->in[k >> 1]);
             if (turned != x || !is_heads(f, x) ||
                 !sl_rewrite_constant(f, plain->in[!(k & 1)], &table[0]) ||

@@ -1,10 +1,10 @@
-/* Activations and norms that are written as their formulas. */
+/* Recognizes activations and norms that are written as formulas. */
 #include "rewrite/fuse.h"
 
 #include <math.h>
 #include <string.h>
 
-/* x sigmoid(x) */
+/* silu: x sigmoid(x) */
 sl_err sl_rewrite_silu(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int x;
     const struct sl_node *gate =
@@ -14,7 +14,8 @@ sl_err sl_rewrite_silu(struct sl_rewrite *f, const struct sl_node *node, int *ou
     return sl_rewrite_emit(f, "silu", 1, &f->map[x], NULL, out);
 }
 
-/* 1 + g, or half of it: the node g = `inner`; *by takes the factor. */
+/* If the value is 1 + g, or half of it: returns the node g = `inner` and multiplies *by by the
+ * factor. */
 static const struct sl_node *one_plus(const struct sl_rewrite *f, int value, const char *inner,
                                       double *by) {
     const struct sl_node *scale = sl_rewrite_made_by(f, value, "scale");
@@ -24,7 +25,8 @@ static const struct sl_node *one_plus(const struct sl_rewrite *f, int value, con
     return g && sl_rewrite_float(one, "by") == 1 ? g : NULL;
 }
 
-/* 0.5 x (1 + g), the half being anywhere: the node g = `inner`, and x; NULL otherwise. */
+/* If the value is 0.5 x (1 + g), with the half anywhere: returns the node g = `inner`, and x; else
+ * NULL. */
 static const struct sl_node *half_of(const struct sl_rewrite *f, const struct sl_node *node,
                                      const char *inner, int *x) {
     double half = 1, by;
@@ -48,7 +50,7 @@ static const struct sl_node *half_of(const struct sl_rewrite *f, const struct sl
     return NULL;
 }
 
-/* 0.5 x (1 + erf(x / sqrt 2)) */
+/* gelu: 0.5 x (1 + erf(x / sqrt 2)) */
 sl_err sl_rewrite_gelu_erf(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int x;
     const struct sl_node *erf = half_of(f, node, "erf", &x);
@@ -59,7 +61,7 @@ sl_err sl_rewrite_gelu_erf(struct sl_rewrite *f, const struct sl_node *node, int
     return sl_rewrite_emit(f, "gelu", 1, &f->map[x], attr, out);
 }
 
-/* x^3, as a power or as products */
+/* Is the value x^3, as a power or as products? */
 static bool is_cube(const struct sl_rewrite *f, int value, int x) {
     int other;
     const struct sl_node *power = sl_rewrite_made_by(f, value, "power");
@@ -69,7 +71,7 @@ static bool is_cube(const struct sl_rewrite *f, int value, int x) {
            (square && other == x && square->in[0] == x && square->in[1] == x);
 }
 
-/* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+/* gelu: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
 sl_err sl_rewrite_gelu_tanh(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int x, other;
     const struct sl_node *tanh = half_of(f, node, "tanh", &x);
@@ -86,7 +88,7 @@ sl_err sl_rewrite_gelu_tanh(struct sl_rewrite *f, const struct sl_node *node, in
 
 /* ---- norms ---- */
 
-/* The mean over the last axis, which stays. */
+/* Returns the node if the value is the mean over the last axis, which is kept. */
 static const struct sl_node *mean_of(const struct sl_rewrite *f, int value) {
     const struct sl_node *mean = sl_rewrite_made_by(f, value, "reduce_mean");
     if (!mean || !sl_rewrite_int(mean, "keep"))
@@ -96,7 +98,7 @@ static const struct sl_node *mean_of(const struct sl_rewrite *f, int value) {
     return axes->count == 1 && (axes->at[0] == rank - 1 || axes->at[0] == -1) ? mean : NULL;
 }
 
-/* x x, or x to the power of 2 */
+/* Is the value x x, or x to the power of 2? */
 static bool is_square(const struct sl_rewrite *f, int value, int x) {
     const struct sl_node *mul = sl_rewrite_made_by(f, value, "mul");
     const struct sl_node *power = sl_rewrite_made_by(f, value, "power");
@@ -104,7 +106,7 @@ static bool is_square(const struct sl_rewrite *f, int value, int x) {
            (power && power->in[0] == x && sl_rewrite_float(power, "by") == 2);
 }
 
-/* x / sqrt(mean(x^2) + eps) in its spellings: x and eps. */
+/* Is the value x / sqrt(mean(x^2) + eps), in any form? Sets x and eps. */
 static bool is_normed(const struct sl_rewrite *f, int value, int *x, double *eps) {
     const struct sl_node *mul = sl_rewrite_made_by(f, value, "mul"), *root = NULL;
     const struct sl_node *div = sl_rewrite_made_by(f, value, "div");
@@ -126,7 +128,7 @@ static bool is_normed(const struct sl_rewrite *f, int value, int *x, double *eps
     return *eps > 0;
 }
 
-/* A value of one axis that may scale rows of x: its value in `to`; -1: it is none. */
+/* Returns, in `to`, a value of one axis that may scale rows of x; -1: it may not. */
 static int vector_for(const struct sl_rewrite *f, int value, const struct sl_shape *x) {
     const struct sl_shape *shape = sl_rewrite_shape(f, value);
     if (shape->rank != 1 || shape->batch || shape->dim[0] != x->dim[x->rank - 1])
@@ -134,7 +136,7 @@ static int vector_for(const struct sl_rewrite *f, int value, const struct sl_sha
     return f->map[value];
 }
 
-/* w (x - mean) / sqrt(variance + eps) + b */
+/* layernorm: w (x - mean) / sqrt(variance + eps) + b */
 sl_err sl_rewrite_layernorm(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int x = -1, in[3];
     union sl_attr attr[1] = {{.f = 0}};
@@ -161,7 +163,7 @@ sl_err sl_rewrite_layernorm(struct sl_rewrite *f, const struct sl_node *node, in
     return SL_OK;
 }
 
-/* w x / sqrt(mean(x^2) + eps); not the middle of a layernorm */
+/* rmsnorm: w x / sqrt(mean(x^2) + eps), if it is not the middle of a layernorm */
 sl_err sl_rewrite_rmsnorm(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int x, in[2];
     union sl_attr attr[1] = {{.f = 0}};
@@ -178,7 +180,7 @@ sl_err sl_rewrite_rmsnorm(struct sl_rewrite *f, const struct sl_node *node, int 
     return SL_OK;
 }
 
-/* A number per channel, [C,1,...] or [1,C,1,...]: the value before it was reshaped, as [C]. */
+/* If the value is one number per channel, [C,1,...] or [1,C,1,...], returns it as [C]. */
 static sl_err channels(struct sl_rewrite *f, int value, const struct sl_shape *image, int *out) {
     const struct sl_shape *shape = sl_rewrite_shape(f, value);
     struct sl_shape one = {.rank = 1};
@@ -191,7 +193,7 @@ static sl_err channels(struct sl_rewrite *f, int value, const struct sl_shape *i
     return sl_rewrite_reshape(f, f->map[value], &one, out);
 }
 
-/* w reshape(layernorm(reshape(x), 1)) + b, the rows being groups of channels */
+/* groupnorm: w reshape(layernorm(reshape(x), 1)) + b, where rows are groups of channels */
 sl_err sl_rewrite_groupnorm(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     double one;
     int in[3];

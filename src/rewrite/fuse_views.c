@@ -1,10 +1,10 @@
-/* Ops that move elements, one after another: reshapes, transposes, scales, repeats. */
+/* Merges consecutive ops that move elements: reshapes, transposes, scales, repeats. */
 #include "rewrite/fuse.h"
 
 #include <math.h>
 #include <string.h>
 
-/* reshape(reshape(x)); a reshape to the same shape; identity */
+/* Replaces reshape(reshape(x)), a reshape to the same shape, and identity. */
 sl_err sl_rewrite_views(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     const struct sl_node *inner;
     if (sl_rewrite_is(node, "identity")) {
@@ -22,7 +22,8 @@ sl_err sl_rewrite_views(struct sl_rewrite *f, const struct sl_node *node, int *o
     return inner ? sl_rewrite_reshape(f, f->map[inner->in[0]], shape, out) : SL_OK;
 }
 
-/* How many of the first axes of `wide` make the first of `narrow`, all others being equal; 0: none. */
+/* Returns how many of the first axes of `wide` make the first of `narrow`, if all others are equal;
+ * else 0. */
 static int merged(const struct sl_shape *wide, const struct sl_shape *narrow) {
     int more = wide->rank - narrow->rank;
     if (more < 1 || narrow->rank < 2)
@@ -33,8 +34,8 @@ static int merged(const struct sl_shape *wide, const struct sl_shape *narrow) {
     return more + 1;
 }
 
-/* reshape(transpose(reshape(x))) where the first reshape merges the first axes, which the transpose
- * leaves, and the second divides them again: one transpose. */
+/* Replaces reshape(transpose(reshape(x))) by one transpose, if the first reshape merges the first
+ * axes, which the transpose keeps, and the second divides them again. */
 static sl_err divided(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int perm[SL_MAX_RANK];
     const struct sl_node *turn = sl_rewrite_made_by(f, node->in[0], "transpose");
@@ -55,7 +56,7 @@ static sl_err divided(struct sl_rewrite *f, const struct sl_node *node, int *out
     return sl_rewrite_transpose(f, f->map[first->in[0]], perm, out);
 }
 
-/* transpose(transpose(x)); a transpose that moves only axes of size 1 */
+/* Replaces transpose(transpose(x)), and a transpose that only moves axes of size 1. */
 sl_err sl_rewrite_transposes(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     int perm[SL_MAX_RANK];
     if (sl_rewrite_is(node, "reshape"))
@@ -78,7 +79,7 @@ sl_err sl_rewrite_transposes(struct sl_rewrite *f, const struct sl_node *node, i
         return sl_rewrite_transpose(f, f->map[source], perm, out);
     const struct sl_shape *shape = sl_rewrite_shape(f, source);
     int last = -1;
-    bool order = true; /* of the axes whose size is not 1 */
+    bool order = true; /* the axes whose size is not 1 stay in order */
     for (int i = 0; i < own->count; i++)
         if (shape->dim[perm[i]] != 1 || (shape->batch >> perm[i] & 1)) {
             order = order && perm[i] > last;
@@ -89,7 +90,7 @@ sl_err sl_rewrite_transposes(struct sl_rewrite *f, const struct sl_node *node, i
     return sl_rewrite_reshape(f, f->map[source], sl_rewrite_shape(f, node->out[0]), out);
 }
 
-/* 1 x and x + 0 with constants. */
+/* Replaces 1 x and x + 0 with constants. */
 static void neutral(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     double number;
     for (int i = 0; i < 2; i++)
@@ -100,7 +101,7 @@ static void neutral(struct sl_rewrite *f, const struct sl_node *node, int *out) 
             *out = f->map[node->in[1 - i]];
 }
 
-/* scale(scale(x)); factors and terms that change nothing */
+/* Replaces scale(scale(x)), and factors and terms that change nothing. */
 sl_err sl_rewrite_scales(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     if (sl_rewrite_is(node, "mul") || sl_rewrite_is(node, "add")) {
         neutral(f, node, out);
@@ -114,7 +115,7 @@ sl_err sl_rewrite_scales(struct sl_rewrite *f, const struct sl_node *node, int *
     return sl_rewrite_emit(f, "scale", 1, &f->map[inner->in[0]], by, out);
 }
 
-/* Ops that repeat their inputs themselves do not need repeated ones. */
+/* Removes repeats before ops that broadcast their inputs themselves. */
 sl_err sl_rewrite_broadcasts(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     static const char *const ops[] = {
         "add",   "sub",     "mul",  "div",        "min",           "max",         "where",
@@ -143,10 +144,11 @@ sl_err sl_rewrite_broadcasts(struct sl_rewrite *f, const struct sl_node *node, i
     return sl_rewrite_emit(f, node->op->name, node->in_count, in, node->attr, out);
 }
 
-/* ---- products of matrices in one more axis than needed ---- */
+/* ---- matrix products with more axes than needed ---- */
 
-/* matmul(reshape(a), reshape(b)) where both merge the first two axes of [N,H,M,K] and [N,H,K,P]: the
- * product of the four axes, reshaped. Attention then sees its heads. */
+/* Replaces matmul(reshape(a), reshape(b)), where both merge the first two axes of [N,H,M,K] and
+ * [N,H,K,P], by the product with four axes, reshaped. The pattern of attention then finds its
+ * heads. */
 sl_err sl_rewrite_heads(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     if (!sl_rewrite_is(node, "matmul") || node->in_count != 2)
         return SL_OK;
@@ -167,7 +169,8 @@ sl_err sl_rewrite_heads(struct sl_rewrite *f, const struct sl_node *node, int *o
     return sl_rewrite_reshape(f, *out, sl_rewrite_shape(f, node->out[0]), out);
 }
 
-/* where(not(x = x), 0, x) with x = softmax(...): not a number only if x was. */
+/* Replaces where(not(x = x), 0, x) with x = softmax(...): the result is NaN only if the input of
+ * softmax was. */
 sl_err sl_rewrite_guard(struct sl_rewrite *f, const struct sl_node *node, int *out) {
     double zero;
     if (!sl_rewrite_is(node, "where"))
@@ -179,7 +182,7 @@ sl_err sl_rewrite_guard(struct sl_rewrite *f, const struct sl_node *node, int *o
         return SL_OK;
     const struct sl_node *soft = sl_rewrite_made_by(f, node->in[2], "softmax");
     const struct sl_node *sum = soft ? sl_rewrite_made_by(f, soft->in[0], "add") : NULL;
-    for (int i = 0; sum && i < 2; i++) { /* masks of finite numbers never forbid a whole row */
+    for (int i = 0; sum && i < 2; i++) { /* a mask of finite numbers never forbids a whole row */
         struct sl_rewrite_constant c;
         const struct sl_node *mask = sl_rewrite_made_by(f, sum->in[i], "where");
         bool finite = false;

@@ -1,4 +1,4 @@
-/* Fitting the constants of a machine to measured steps (calibrate.h). */
+/* Fits the constants of a machine to measured steps (calibrate.h). */
 #include "sizing/calibrate.h"
 
 #include "base/par.h"
@@ -16,12 +16,13 @@
 
 enum { FEW_ROWS = 20, ROUNDS = 12, VOCABULARY = 51200 };
 
-static const double robust = 0.1; /* errors above 10 % count by their size */
+/* errors above 10 % count by their size, smaller ones by their square */
+static const double robust = 0.1;
 
 struct row {
     struct sl_measured_step of;
     struct sl_graph *graph; /* differentiated; rows of one model share it */
-    bool owns, far;         /* far: over several hosts */
+    bool owns, far;         /* far: the step ran on several hosts */
 };
 
 struct calibration {
@@ -30,8 +31,8 @@ struct calibration {
     struct row *rows;
     int row_count;
     const struct sl_machine *machine;
-    bool far;              /* the group of rows at work */
-    const char *recompute; /* of this group */
+    bool far;              /* the group of rows that is being fitted */
+    const char *recompute; /* choice of recomputation for this group */
 };
 
 /* --- a machine with other constants --- */
@@ -58,12 +59,13 @@ static int64_t *time_at(struct sl_cost_device_kind *kind, struct sl_link *link,
     }
 }
 
-/* The link between hosts: that of the first level. */
+/* Returns the link between hosts: that of the first level. */
 static struct sl_link *far_link(const struct sl_machine *m, struct sl_link *links) {
     return &links[m->level_count ? m->levels[0].link : m->hosts[0].link];
 }
 
-/* Six digits: what the text of the machine shows is what was judged. */
+/* Rounds to six digits, so that the text of the machine shows exactly the constants that were
+ * evaluated. */
 static double six_digits(double x) {
     double unit = pow(10, floor(log10(x)) - 5);
     return unit >= 1 ? round(x / unit) * unit : round(x / unit) / round(1 / unit);
@@ -84,7 +86,7 @@ static sl_err with_constants(const struct calibration *c, struct sl_arena *arena
             *time_at(kinds, far_link(&m, links), which) = (int64_t)llround(exp(x[k]));
     }
     if (!c->far)
-        kinds[0].overhead_ns = 0; /* launches replace it */
+        kinds[0].overhead_ns = 0; /* launch times replace it */
     m.kinds = kinds;
     m.links = links;
     return sl_cost_machine_build(arena, &m, out);
@@ -191,7 +193,8 @@ static sl_err residuals(const void *ctx, const double *x, const bool *use, doubl
 
 /* --- folds --- */
 
-/* Row i of the group is held out in fold i mod folds, so neighbours in the table are apart. */
+/* Computes errors by cross-validation. Row i of the group is held out in fold i mod folds, so
+ * neighbours in the table are in different folds. */
 static sl_err cross_validate(const struct calibration *c, const struct sl_fit *fit,
                              const double *start, struct sl_calibrate_result *result) {
     bool *use = SL_NEW(c->arena, bool, c->row_count), *held = SL_NEW(c->arena, bool, c->row_count);
@@ -220,8 +223,9 @@ static int rows_in(const struct calibration *c) {
     return count;
 }
 
-/* Tables do not say which steps recomputed. Without --recompute, rows over several hosts take `all` if
- * that predicts them better than what the memory demands. */
+/* Chooses recomputation, because tables do not say which steps recomputed. Without --recompute,
+ * rows on several hosts use `all` if that predicts them better than the choice that memory
+ * demands. */
 static sl_err choose_recompute(struct calibration *c, const bool *use, double *errors) {
     static const char *const choices[] = {"auto", "all"};
     double best = INFINITY;
@@ -277,7 +281,7 @@ static sl_err fit_group(struct calibration *c, bool far, struct sl_calibrate_res
     return SL_OK;
 }
 
-/* --- sums --- */
+/* --- sums (all-reduces) --- */
 
 static sl_err devices_of_name(const char *path, int *out) {
     const char *dot = strrchr(path, '.'), *at = dot ? dot : path + strlen(path);
@@ -296,7 +300,7 @@ static sl_err read_file(const char *path, char **text, size_t *length) {
     return sl_file_read(path, SL_MEASURED_BYTES, text, length);
 }
 
-/* Least squares of (latency + bytes' share / rate) / measured = 1 over all tables. */
+/* Fits by least squares (latency + bytes' share / rate) / measured = 1 over all tables. */
 static sl_err fit_sums(struct calibration *c) {
     double a[2][3] = {{0}};
     for (int f = 0; f < c->request->sum_count; f++) {
@@ -397,7 +401,7 @@ static sl_err read_rows(struct calibration *c) {
     return SL_OK;
 }
 
-/* --- everything --- */
+/* --- the whole calibration --- */
 
 static sl_err write_machine(const struct calibration *c) {
     struct sl_text text = {0};

@@ -1,4 +1,4 @@
-/* The report of a calibration (calibrate_report.h). */
+/* Writes the report of a calibration (calibrate_report.h). */
 #include "sizing/calibrate_report.h"
 
 #include "base/json.h"
@@ -26,7 +26,8 @@ const struct sl_calibrate_group sl_sizing_calibrate_groups[SL_CALIBRATE_GROUPS] 
 
 struct errors {
     int count;
-    double mean, median, p90, worst, bias; /* of |predicted / measured - 1|; bias: its mean */
+    /* of |predicted / measured - 1|; bias: mean of predicted / measured - 1 */
+    double mean, median, p90, worst, bias;
 };
 
 static int compare(const void *a, const void *b) {

@@ -1,4 +1,4 @@
-/* The constants that are fitted, with their bounds, and the report of their errors. */
+/* The constants that are fitted, with their bounds, and the report of errors. */
 #ifndef SL_SIZING_CALIBRATE_REPORT_H
 #define SL_SIZING_CALIBRATE_REPORT_H
 
@@ -18,7 +18,8 @@ enum sl_calibrate_constant {
 
 struct sl_calibrate_row {
     enum sl_calibrate_constant which;
-    double low, high, start; /* stream: times that of the start; sum: times the link's bandwidth */
+    /* stream: factors of the start value; sum: factors of the link's bandwidth */
+    double low, high, start;
 };
 
 enum { SL_CALIBRATE_DEVICE, SL_CALIBRATE_NETWORK, SL_CALIBRATE_GROUPS, SL_CALIBRATE_MAX = 8 };
@@ -34,8 +35,9 @@ struct sl_calibrate_result {
     int rows, folds;
     const char *recompute;
     const double
-        *fitted;  /* [all rows] predicted / measured - 1; NAN: another group. NULL: no rows */
-    double *held; /* the same when the row was held out; NULL: not done */
+        *fitted;  /* [all rows] predicted / measured - 1; NAN: the row is in another group. NULL:
+                   * there are no rows */
+    double *held; /* the same with the row held out; NULL: not computed */
 };
 
 void sl_sizing_calibrate_report(const struct sl_machine *machine,

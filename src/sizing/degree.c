@@ -1,8 +1,9 @@
-/* The degree of tensor parallelism of a planning request: equal pipelines are planned for every degree inside
- * of a host, with and without divided optimizer state, and the best degree gets the whole search.
+/* Finds the degree of tensor parallelism of a planning request. Plans equal pipelines for every
+ * degree within a host, with and without divided optimizer state; the best degree gets the whole
+ * search.
  *
- * A model that fits on one device with its optimizer state keeps one shard: replicas then need no
- * collectives inside of passes. */
+ * A model that fits on one device with its optimizer state keeps one shard: replicas then need
+ * no collectives inside passes. */
 #include "sizing/degree.h"
 
 #include "job/defaults.h"
@@ -15,7 +16,7 @@
 struct result {
     int64_t tp;
     bool zero1, large;
-    int64_t step_ns, over_bytes; /* INT64_MAX: none fits */
+    int64_t step_ns, over_bytes; /* INT64_MAX: no plan fits */
     int stages;
 };
 
@@ -26,7 +27,7 @@ struct scan {
     bool any;
 };
 
-/* Bytes of all weights, gradients and optimizer state. */
+/* Returns the bytes of all weights, gradients and optimizer state. */
 static int64_t model_bytes(const struct sl_problem *p) {
     int64_t sum = 0;
     for (int u = 0; u < p->unit_count; u++)
@@ -41,7 +42,7 @@ static bool fits_alone(const struct sl_problem *p) {
     return false;
 }
 
-/* Devices of one kind in the smallest host: a team is inside of every host. */
+/* Returns the number of devices of one kind in the smallest host: a team must fit in every host. */
 static int host_devices(const struct sl_machine *m) {
     int least = INT32_MAX;
     for (int h = 0; h < m->host_count; h++) {
@@ -53,13 +54,13 @@ static int host_devices(const struct sl_machine *m) {
     return least;
 }
 
-/* Beyond this the whole search takes minutes; the equal pipelines are the result. */
+/* Would the whole search take minutes? Then equal pipelines are the result. */
 static bool is_large(const struct sl_problem *p) {
     enum { LARGE = 1 << 15 };
     return (int64_t)p->unit_count * p->machine->device_count > LARGE;
 }
 
-/* The best plan of one row for one degree; SL_ERR_REFUSED: none. */
+/* Finds the best plan of one planner for one degree; SL_ERR_REFUSED: there is none. */
 static sl_err search(const struct scan *s, const struct sl_planner *row, struct sl_arena *arena,
                      const struct sl_job_planning *p, bool zero1, struct result *out) {
     struct sl_problem *problem = SL_NEW(arena, struct sl_problem, 1);
@@ -82,8 +83,8 @@ static sl_err search(const struct scan *s, const struct sl_planner *row, struct 
     return SL_OK;
 }
 
-/* Of large machines only a few plans are simulated, and the estimates are not exact: half of the stages are
- * worth a tenth of the step. */
+/* Is plan a much simpler and hardly slower? On large machines only a few plans are simulated, and
+ * estimates are not exact; so half as many stages are worth a tenth of the step. */
 static bool is_simpler(const struct result *a, const struct result *b) {
     return a->large && 2 * a->stages <= b->stages && a->step_ns < INT64_MAX &&
            (double)a->step_ns < 1.1 * (double)b->step_ns;
@@ -119,7 +120,7 @@ static sl_err try_open(struct scan *s, struct sl_arena *arena, const struct sl_j
     return SL_OK;
 }
 
-/* SL_ERR_REFUSED: the model or the machine cannot be divided so. */
+/* Tries a degree. SL_ERR_REFUSED: the model or the machine cannot be divided by it. */
 static sl_err try_degree(struct scan *s, int64_t t) {
     struct sl_arena arena = {0};
     struct sl_job_planning p = {0};
@@ -138,7 +139,7 @@ static sl_err try_degree(struct scan *s, int64_t t) {
     return err;
 }
 
-/* The machine and the bytes of the whole model. */
+/* Finds the number of devices in a host, and whether the model fits on one device. */
 static sl_err look(const struct sl_job_plan_request *request, int *devices, bool *alone) {
     struct sl_arena arena = {0};
     struct sl_job_planning p = {0};
@@ -154,7 +155,7 @@ static sl_err look(const struct sl_job_plan_request *request, int *devices, bool
     return err;
 }
 
-/* The largest degree that divides the hosts and the model. */
+/* Chooses the largest degree that divides the hosts and the model. */
 static sl_err fill_host(struct sl_job_plan_request *request, int devices) {
     for (int t = devices; t > 1; t--) {
         struct sl_arena arena = {0};
@@ -178,7 +179,8 @@ static sl_err scan(const struct sl_planner *row, int devices, struct sl_job_plan
         if (err != SL_OK && err != SL_ERR_REFUSED)
             return err;
     }
-    if (!s.any || s.best.step_ns == INT64_MAX) /* one shard: the message says what is missing */
+    /* takes one shard: its message says what is missing */
+    if (!s.any || s.best.step_ns == INT64_MAX)
         return SL_OK;
     request->tp = s.best.tp;
     request->zero1 = s.best.zero1;
@@ -204,7 +206,8 @@ static sl_err choose(struct sl_job_plan_request *request) {
     return scan(row, devices, request);
 }
 
-/* A degree is chosen by estimated bytes. If its plan does not fit with exact ones, one shard may. */
+/* Plans with the best degree, which is chosen by estimated bytes. If its plan does not fit with
+ * exact bytes, tries one shard. */
 sl_err sl_sizing_plan(struct sl_arena *arena, const struct sl_job_plan_request *request,
                       struct sl_job_planned *out) {
     struct sl_job_plan_request own = *request;

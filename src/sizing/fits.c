@@ -1,10 +1,10 @@
-/* Whether a model fits, by simulating layouts (fits.h). */
+/* Finds whether a model fits, by simulating layouts (fits.h). */
 #include "sizing/fits.h"
 
 #include "job/defaults.h"
 #include "profile/machine_file.h"
 
-/* Layouts that the machine, the batch or the model has not. */
+/* Does the error mean that the machine, the batch or the model does not allow the layout? */
 static bool is_impossible(sl_err err) { return err == SL_ERR_REFUSED || err == SL_ERR_USAGE; }
 
 static sl_err try(struct sl_arena *arena, const struct sl_sizing_request *request,
@@ -16,7 +16,8 @@ static sl_err try(struct sl_arena *arena, const struct sl_sizing_request *reques
 
 /* ---- open degrees ---- */
 
-/* Fewest devices for a replica first; of equally many, more shards and fewer stages. */
+/* Finds the smallest degrees: first the fewest devices per replica; of equally many, more shards
+ * and fewer stages. */
 static sl_err find_smallest(struct sl_arena *arena, struct sl_sizing_request *request, int devices,
                             int in_host, struct sl_report_fits *out) {
     struct sl_sizing_request r = *request;
@@ -37,7 +38,7 @@ static sl_err find_smallest(struct sl_arena *arena, struct sl_sizing_request *re
             if (least <= 0)
                 return SL_OK;
         }
-    if (least == INT64_MAX) /* the message says why */
+    if (least == INT64_MAX) /* the message of this simulation says why */
         return sl_sizing_sim(arena, request, &out->sim);
     return SL_OK;
 }
@@ -69,7 +70,7 @@ static sl_err add_change(struct sl_arena *arena, const struct sl_sizing_request 
     return SL_OK;
 }
 
-/* One option at a time. More shards or stages take devices of the replicas. */
+/* Tries changes of one option at a time. More shards or stages take devices from the replicas. */
 static sl_err try_changes(struct sl_arena *arena, const struct sl_sizing_request *request,
                           struct sl_report_fits *out) {
     const struct sl_problem *p = out->sim.detail->problem;

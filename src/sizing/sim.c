@@ -1,4 +1,4 @@
-/* From degrees of parallelism to a candidate and its simulation (sim.h). */
+/* Turns degrees of parallelism into a candidate and simulates it (sim.h). */
 #include "sizing/sim.h"
 
 #include "graph/blocks.h"
@@ -74,7 +74,7 @@ static bool goes_forward(const struct layout *l) {
     return true;
 }
 
-/* The same number of layers on every stage. False: the model has no such layers. */
+/* Gives every stage the same number of layers. False: the model has no such layers. */
 static bool cut_layers(struct layout *l, const int *order, int stages) {
     const struct sl_problem *p = l->problem;
     struct sl_blocks blocks;
@@ -129,7 +129,7 @@ static sl_err play(struct layout *l, const bool *recompute, struct sl_candidate_
     return sl_search_candidate_play(l->arena, detail, l->request->picture, out);
 }
 
-/* Stages recompute as the request says: all, none, or those that would not fit. */
+/* Simulates with recomputation as requested: all stages, none, or those that would not fit. */
 static sl_err play_fitting(struct layout *l, struct sl_candidate_detail *detail,
                            struct sl_candidate_play *out) {
     int stages = l->pp * l->chunks;
@@ -181,7 +181,7 @@ sl_err sl_sizing_sim(struct sl_arena *arena, const struct sl_sizing_request *req
     struct sl_job_planning p = {0};
     struct layout l = {.arena = arena, .request = request};
     int64_t batch = plan.batch ? plan.batch : SL_JOB_BATCH;
-    if (!plan.micros && !plan.micro_size) /* samples one by one */
+    if (!plan.micros && !plan.micro_size) /* takes samples one by one */
         plan.micro_size = 1;
     if (plan.micro_size && batch % plan.micro_size)
         return sl_fail(SL_ERR_USAGE, "`batch`: %lld is no multiple of the micro-batch of %lld",

@@ -1,10 +1,9 @@
-/* Simulating a model with given degrees of parallelism: tp shards, dp replicas, pp workers in a
+/* Simulates a model with given degrees of parallelism: tp shards, dp replicas, pp workers in a
  * pipeline.
  *
- * Stages have equal numbers of layers (repeated blocks); what comes before the layers is on the first
- * stage, what comes after them on the last one. Workers are placed on devices as Megatron-LM does:
- * shards next to each other, then replicas, then the workers of a pipeline.
- */
+ * Stages have equal numbers of layers (repeated blocks). Nodes before the layers are on the
+ * first stage, nodes after them on the last. Workers are placed on devices as in Megatron-LM:
+ * shards next to each other, then replicas, then the workers of a pipeline. */
 #ifndef SL_SIZING_SIM_H
 #define SL_SIZING_SIM_H
 
@@ -12,10 +11,11 @@
 #include "report/model_sim.h"
 
 struct sl_sizing_request {
-    struct sl_job_plan_request plan; /* dp: [as many as there are devices for]; pp: [1]; planner,
-                                        time limit and threads do not count */
-    int64_t chunks;                  /* stages of a worker [1, or 2 for schedules that need it] */
-    bool picture;                    /* build the timeline too */
+    /* dp: [as many as there are devices for]; pp: [1]; planner, time limit and threads are not
+     * used */
+    struct sl_job_plan_request plan;
+    int64_t chunks; /* stages per worker [1, or 2 for schedules that need it] */
+    bool picture;   /* also build the timeline */
 };
 
 SL_MUST_CHECK sl_err sl_sizing_sim(struct sl_arena *arena, const struct sl_sizing_request *request,

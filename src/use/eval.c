@@ -1,4 +1,5 @@
-/* Evaluation of all samples: whole micro-batches, then a program for those that are left. */
+/* Evaluates all samples: in whole micro-batches, then with a second program for the samples left
+ * over. */
 #include "use/eval.h"
 
 static sl_err eval_range(const struct sl_train *opened, struct sl_train *train, int64_t all,

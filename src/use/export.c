@@ -1,5 +1,5 @@
-/* The model of a run as its source has it: the graph of the source's config.json with the weights of
- * the run as stored values. Attaching them checks that every tensor fits. */
+/* Opens the model of a run in the form of its source: the graph of the source's config.json, with
+ * the weights of the run as stored values. Attaching the weights checks that every tensor fits. */
 #include "use/export.h"
 
 #include "emit/export.h"
@@ -20,7 +20,7 @@ struct origin { /* where the model of a run came from */
     struct sl_graph *graph;
 };
 
-/* The folder that a model text names as the place of its weights. */
+/* Returns the folder that a model text names as the place of its weights. */
 static const char *folder_of_text(struct origin *o, const struct sl_use_export *r) {
     struct sl_graph *graph = NULL;
     const char *folder = NULL;
@@ -55,8 +55,8 @@ static sl_err find_folder(struct origin *o, const struct sl_use_export *r) {
     return SL_OK;
 }
 
-/* The model of a run with adapters, with the run's weights as stored values; NULL: the run has none, or
- * is no run. */
+/* Opens the model of a run with adapters, with the run's weights as stored values; NULL: the run
+ * has no adapters, or it is no run. */
 static sl_err open_tuned(struct origin *o, const char *run, struct sl_graph **out) {
     const char *path = sl_arena_printf(&o->arena, "%s/model.model", run);
     struct sl_tune_adapter *adapters;
@@ -78,7 +78,7 @@ static sl_err open_tuned(struct origin *o, const char *run, struct sl_graph **ou
     return err;
 }
 
-/* Adapters are merged into the weights. */
+/* Attaches the weights; adapters are merged into them. */
 static sl_err attach_weights(struct origin *o, const char *from) {
     struct sl_graph *tuned;
     SL_TRY(open_tuned(o, from, &tuned));
@@ -141,7 +141,7 @@ static const struct sl_use_target gguf = {
 static const struct sl_use_target hf = {
     "hf", "a folder of Hugging Face: config, tokenizer and safetensors", write_hf};
 
-/* ---- ONNX: the graph of an evaluation ---- */
+/* ---- ONNX: an evaluation graph ---- */
 
 static sl_err open_eval(const struct sl_use_export *r, struct sl_arena *arena,
                         struct sl_graph **out) {

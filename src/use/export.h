@@ -1,12 +1,12 @@
-/* Exporting weights: a model for other programs, from a run or a folder of Hugging Face. */
+/* Exports weights: writes a model for other programs, from a run or a Hugging Face folder. */
 #ifndef SL_USE_EXPORT_H
 #define SL_USE_EXPORT_H
 
 #include "base/safetensors.h"
 
-/* Zero and NULL fields take the default in brackets. */
+/* A request. Zero and NULL fields take the default in brackets. */
 struct sl_use_export {
-    const char *from;              /* a run, or a folder of Hugging Face */
+    const char *from;              /* a run, or a Hugging Face folder */
     const char *to;                /* folder or file to write */
     const char *source;            /* folder with config.json [where the run's model came from] */
     const char *const *model_dirs; /* search path of models by name; ends with NULL */
@@ -19,7 +19,7 @@ struct sl_use_target {
     sl_err (*write)(const struct sl_use_export *request, struct sl_text *summary);
 };
 
-/* In alphabetical order; ends with NULL. NULL: no target has this name. */
+/* rows: in alphabetical order; ends with NULL. find: NULL if no target has this name. */
 extern const struct sl_use_target *const sl_use_targets[];
 const struct sl_use_target *sl_use_target_find(const char *name);
 

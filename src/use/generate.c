@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The tokenizer of the data, of which only a run without a tokenizer file has one. */
+/* Opens the tokenizer of the data; a run without a tokenizer file has no other. */
 static sl_err open_data(struct sl_use_generator *g) {
     struct sl_arena arena = {0};
     struct sl_data_input *inputs;
