@@ -1,5 +1,5 @@
-/* SL_API marks the functions that libsluice.so exports: exactly those that these headers declare.
- * All other names of the library are hidden. */
+/* SL_API marks the functions that libsluice.so exports: all functions that these headers declare,
+ * and no others. */
 #ifndef SLUICE_EXPORT_H
 #define SLUICE_EXPORT_H
 

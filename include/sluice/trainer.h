@@ -28,9 +28,9 @@ SL_API void sl_trainer_close(struct sl_trainer *trainer);
 
 /* ---- before open ---- */
 
-/* Sets a field of the job. Sizes of the model: key "sizes", value "L=4,C=128". */
+/* Sets a field of the job. The key "sizes" sets sizes of the model, for example "L=4,C=128". */
 SL_API sl_err sl_trainer_set(struct sl_trainer *trainer, const char *key, const char *value);
-/* Sets the fields of a file, X.toml or X.json, as --config. */
+/* Sets the fields of a file, X.toml or X.json, as the option --config does. */
 SL_API sl_err sl_trainer_read(struct sl_trainer *trainer, const char *file);
 /* Searches models by name in this directory. */
 SL_API sl_err sl_trainer_models(struct sl_trainer *trainer, const char *directory);
@@ -49,31 +49,32 @@ SL_API sl_err sl_trainer_use_mpi(struct sl_trainer *trainer, const void *communi
 SL_API sl_err sl_trainer_keep_gradients(struct sl_trainer *trainer);
 
 enum sl_event_kind {
-    SL_EVENT_START,      /* opened; step: finished before */
-    SL_EVENT_STEP,       /* loss, norm, lr, skipped, samples, dur_ns */
-    SL_EVENT_EVALUATION, /* loss, accuracy, samples, dur_ns */
-    SL_EVENT_CHECKPOINT, /* step is durable; dur_ns: until then */
+    SL_EVENT_START,      /* the run was opened; `step` steps were finished before */
+    SL_EVENT_STEP,       /* a step is finished; sets loss, norm, lr, skipped, samples, dur_ns */
+    SL_EVENT_EVALUATION, /* an evaluation is finished; sets loss, accuracy, samples, dur_ns */
+    /* the checkpoint of `step` is durable; dur_ns is the time that this took */
+    SL_EVENT_CHECKPOINT,
 };
 
 /* An event of a run. `size` tells which fields exist: later versions add fields at the end. */
 struct sl_trainer_event {
     size_t size;
     enum sl_event_kind kind;
-    int skipped; /* the gradient was not finite: weights are untouched */
+    int skipped; /* not 0: the gradient was not finite, so the weights did not change */
     int64_t step, samples, dur_ns;
-    double loss, accuracy, norm, lr; /* NAN: not known */
-    const char *text; /* START: checkpoints that were skipped and why; "": nothing to say */
+    double loss, accuracy, norm, lr; /* NAN if not known */
+    const char *text; /* for START: which checkpoints were skipped and why; "": nothing to say */
 };
 
 /* Called by the thread of open, run or evaluate, on rank 0. A result other than 0 cancels. */
 typedef int (*sl_on_event)(void *ctx, const struct sl_trainer_event *event);
 SL_API sl_err sl_trainer_on_event(struct sl_trainer *trainer, sl_on_event callback, void *ctx);
 
-/* Called before each update for each parameter, by the threads of the workers, at once. It may change
- * the gradient; every holder of the parameter (replicas, tied stages) must then get the same values.
- * The gradient is a sum over the batch, times the loss scale, before clipping. In an asynchronous
- * pipeline a tied parameter is for reading only. A result other than 0 ends the run with
- * SL_ERR_INPUT. */
+/* Called before each update for each parameter. The threads of the workers may call it at the
+ * same time. It may change the gradient; every holder of the parameter (replicas, tied stages)
+ * must then get the same values. The gradient is a sum over the batch, times the loss scale,
+ * before clipping. In an asynchronous pipeline a tied parameter is for reading only. A result
+ * other than 0 ends the run with SL_ERR_INPUT. */
 typedef int (*sl_on_gradient)(void *ctx, const char *parameter, float *gradient, int64_t count);
 SL_API sl_err sl_trainer_on_gradient(struct sl_trainer *trainer, sl_on_gradient callback,
                                      void *ctx);
@@ -83,8 +84,8 @@ SL_API sl_err sl_trainer_open(struct sl_trainer *trainer);
 
 /* ---- after open ---- */
 
-/* The value of a field as JSON, as in config.json; NULL on an error. Before open: as it was set.
- * Valid until the next call with the same trainer. */
+/* Returns the value of a field as JSON, as in config.json; NULL on an error. Before open, it is the
+ * value that was set. Valid until the next call with the same trainer. */
 SL_API const char *sl_trainer_get(struct sl_trainer *trainer, const char *key);
 /* Runs up to `steps` optimizer steps; 0: to the end. After the last step, and after a cancellation,
  * the run is saved if it has a directory. After an error only close is useful. SL_ERR_REFUSED: the
@@ -93,21 +94,22 @@ SL_API sl_err sl_trainer_run(struct sl_trainer *trainer, int64_t steps);
 /* Ends the current call of run after a whole step, or the next one if none is under way. Any thread
  * and any signal handler may call it. */
 SL_API void sl_trainer_cancel(struct sl_trainer *trainer);
-/* Finished steps of the run; -1: not open. */
+/* Number of finished steps of the run; -1 if it is not open. */
 SL_API int64_t sl_trainer_step(const struct sl_trainer *trainer);
 /* Saves a checkpoint and waits until it is durable; needs the setting "out". */
 SL_API sl_err sl_trainer_save(struct sl_trainer *trainer);
-/* What 'sluice train --json' prints; NULL on an error. Valid until the next call with the same
- * trainer. */
+/* Returns what 'sluice train --json' prints; NULL on an error. Valid until the next call with the
+ * same trainer. */
 SL_API const char *sl_trainer_report(struct sl_trainer *trainer);
 
-/* Set `size`; later versions add fields at the end. */
+/* The result of an evaluation. Set `size`; later versions add fields at the end. */
 struct sl_evaluation {
     size_t size;
     int64_t step, samples, dur_ns;
-    double loss, accuracy; /* accuracy NAN: the model has no output `logits` */
+    double loss, accuracy; /* accuracy is NAN if the model has no output `logits` */
 };
-/* Loss over "eval_samples" samples of the validation split. It changes no bit of the run. */
+/* Computes the loss over "eval_samples" samples of the validation split. It does not change the
+ * run. */
 SL_API sl_err sl_trainer_evaluate(struct sl_trainer *trainer, struct sl_evaluation *out);
 
 /* ---- tensors, after open ---- */
@@ -115,24 +117,25 @@ SL_API sl_err sl_trainer_evaluate(struct sl_trainer *trainer, struct sl_evaluati
 enum sl_tensor_kind {
     SL_TENSOR_WEIGHT,
     SL_TENSOR_STATISTIC, /* a running statistic of the model */
-    SL_TENSOR_OPTIMIZER, /* state of the optimizer: "WEIGHT:exp_avg" */
-    SL_TENSOR_GRADIENT,  /* of the last step: "WEIGHT:gradient"; read only */
+    SL_TENSOR_OPTIMIZER, /* state of the optimizer, named "WEIGHT:exp_avg" */
+    SL_TENSOR_GRADIENT,  /* gradient of the last step, named "WEIGHT:gradient"; read only */
 };
 enum { SL_TENSOR_RANK = 8 };
-/* Set `size`; later versions add fields at the end. The name is valid until close. */
+/* A tensor of the run. Set `size`; later versions add fields at the end. The name is valid until
+ * close. */
 struct sl_tensor {
     size_t size;
     const char *name;
     enum sl_tensor_kind kind;
     int rank;
-    int64_t dim[SL_TENSOR_RANK], count; /* count: of its values */
+    int64_t dim[SL_TENSOR_RANK], count; /* count: number of values */
 };
 SL_API int64_t sl_trainer_tensor_count(struct sl_trainer *trainer);
-/* index: 0 .. count - 1 */
+/* Describes a tensor; `index` counts from 0. SL_ERR_USAGE past the last one. */
 SL_API sl_err sl_trainer_tensor(struct sl_trainer *trainer, int64_t index, struct sl_tensor *out);
-/* Copies the values of a tensor out, or in. count: values of the array, as many as the tensor has.
- * Set: only while no micro-batch is in flight, that is, before the first step of an asynchronous
- * pipeline, and between any two steps of others. */
+/* Copy the values of a tensor out, or in. `count` is the number of values of the array, which must
+ * be that of the tensor. Values may be set only while no micro-batch is in flight: in an
+ * asynchronous pipeline before the first step, in others between any two steps. */
 SL_API sl_err sl_trainer_get_tensor(struct sl_trainer *trainer, const char *name, float *values,
                                     int64_t count);
 SL_API sl_err sl_trainer_set_tensor(struct sl_trainer *trainer, const char *name,

@@ -20,10 +20,11 @@ struct sl_addresses {
     int count; /* at least 1 */
 };
 
-/* Every address of the host, IPv4 and IPv6, for TCP. `where` names the text in errors: SL_ERR_USAGE
- * if it is not HOST:PORT with a port from 1 to 65535, SL_ERR_SYSTEM if the host is unknown. */
+/* Finds every address of the host, IPv4 and IPv6, for TCP. `where` names the text in errors.
+ * Returns SL_ERR_USAGE if the text is not HOST:PORT with a port from 1 to 65535, SL_ERR_SYSTEM if
+ * the host is unknown. */
 SL_MUST_CHECK sl_err sl_address_find(const char *text, const char *where, struct sl_addresses *out);
-/* All addresses of this host, on the port of `text`. */
+/* Finds all addresses of this host, each with the port of `text`. */
 SL_MUST_CHECK sl_err sl_address_find_any(const char *text, const char *where,
                                          struct sl_addresses *out);
 bool sl_address_is_loopback(const struct sl_address *address);

@@ -1,4 +1,4 @@
-/* Arena: a list of blocks; each new block has twice the size of the last, up to a limit. */
+/* Arena: a list of blocks. Each new block has twice the size of the one before, up to a limit. */
 #include "base/arena.h"
 
 #include "base/err.h"
@@ -12,10 +12,10 @@ enum { FIRST_BLOCK = 4096, LAST_BLOCK = 4 << 20, ALIGN = 16 };
 
 struct sl_arena_block {
     struct sl_arena_block *before;
-    size_t size, at; /* bytes after this header; bytes used */
+    size_t size, at; /* `size` bytes follow this header; `at` of them are in use */
 };
 
-static sl_on_out_of_memory *handler; /* set before threads start */
+static sl_on_out_of_memory *handler; /* set by sl_set_out_of_memory before threads start */
 
 void sl_set_out_of_memory(sl_on_out_of_memory *on_out_of_memory) { handler = on_out_of_memory; }
 

@@ -33,21 +33,21 @@ void sl_arena_free(struct sl_arena *arena);
 struct sl_arena_mark sl_arena_mark(const struct sl_arena *arena);
 void sl_arena_release(struct sl_arena *arena, struct sl_arena_mark mark);
 
-/* Strings in an arena. */
+/* Copies or formats a string into the arena. */
 char *sl_arena_dup(struct sl_arena *arena, const char *text, size_t length);
 char *sl_arena_printf(struct sl_arena *arena, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* `count` zeroed items of a type. */
+/* Allocates `count` zeroed items of a type. */
 #define SL_NEW(arena, type, count)                                                                 \
     ((type *)sl_arena_alloc((arena), (int64_t)sizeof(type) * (int64_t)(count)))
 
-/* Heap memory with the same contract (never NULL): for growing vectors. */
+/* Like realloc, but never returns NULL. It is for growing vectors. */
 void *sl_realloc(void *old, size_t size_bytes);
 /* Records the error, calls the handler, then prints the message and aborts. The program's handler
  * exits with status 4; a library must not exit. */
 _Noreturn void sl_out_of_memory(size_t size_bytes);
 typedef void sl_on_out_of_memory(size_t size_bytes);
-void sl_set_out_of_memory(sl_on_out_of_memory *on_out_of_memory); /* before threads start */
+void sl_set_out_of_memory(sl_on_out_of_memory *on_out_of_memory); /* called before threads start */
 
 #endif

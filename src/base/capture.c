@@ -1,4 +1,4 @@
-/* Running a program to its end and capturing its output. */
+/* Runs a program to its end and captures its output. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/spawn.h"
@@ -12,7 +12,7 @@
 
 enum { KEPT_BYTES = 1 << 16, POLL_MS = 20 };
 
-/* Reads what the pipe holds; false at its end. */
+/* Reads what the pipe holds now. Returns false at the end of the pipe. */
 static bool drain(int from, struct sl_text *out, size_t *kept) {
     char bytes[4096];
     ssize_t got;
@@ -24,8 +24,8 @@ static bool drain(int from, struct sl_text *out, size_t *kept) {
     return got != 0;
 }
 
-/* Waits for the process itself: its children may keep the pipe open after its end, and it may run
- * on after closing the pipe. */
+/* Waits until the process itself ends. The end of the pipe is not enough: children of the process
+ * may keep it open longer, and the process may close it and run on. */
 static int wait_for(pid_t pid, int from, int64_t deadline_ns, struct sl_text *out) {
     size_t kept = 0;
     bool open = true, late = false;

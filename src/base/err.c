@@ -18,7 +18,7 @@ static _Thread_local struct place trail[TRAIL_MAX];
 static _Thread_local int trail_count;
 
 sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
-    char fresh[MESSAGE_BYTES]; /* the arguments may point into `message` */
+    char fresh[MESSAGE_BYTES]; /* a second buffer: the arguments may point into `message` */
     vsnprintf(fresh, sizeof fresh, fmt, args);
     memcpy(message, fresh, sizeof message);
     last_code = code;
@@ -26,7 +26,7 @@ sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
     return code;
 }
 
-/* Outer places are dropped when the trail is full. */
+/* Adds a place to the trail. When the trail is full, the outer places are not recorded. */
 sl_err sl_err_pass(sl_err code, const char *file, int line, const char *function) {
     if (trail_count < TRAIL_MAX)
         trail[trail_count++] = (struct place){file, function, line};

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Standard input is text: a zero byte ends the reading before an endless stream fills the memory. */
+/* Checks that standard input is text: an endless stream is refused at its first zero byte, before
+ * it fills the memory. */
 static sl_err check_text(const char *chunk, size_t size, size_t before) {
     const char *zero = memchr(chunk, 0, size);
     return !zero ? SL_OK
@@ -38,7 +39,7 @@ static sl_err read_stream(int fd, const char *path, int64_t limit_bytes, struct 
 
 sl_err sl_file_open(const char *path, int *out) {
     struct stat info;
-    /* O_NONBLOCK: opening a FIFO without a writer must not wait; files ignore it. */
+    /* O_NONBLOCK: opening a FIFO without a writer must not wait. Regular files ignore the flag. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     sl_err err = SL_OK;
     if (fd < 0)

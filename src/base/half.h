@@ -28,9 +28,9 @@ static inline uint16_t sl_fp16_of(float x) {
     bits &= 0x7FFFFFFF;
     if (bits > 0x7F800000)
         return 0x7E00;
-    if (bits >= 0x477FF000) /* 65520 and above round to infinity */
+    if (bits >= 0x477FF000) /* values of 65520 and above round to infinity */
         return (uint16_t)(sign | 0x7C00);
-    if (bits < 0x38800000) { /* below 2^-14: adding 0.5 rounds to a multiple of 2^-24 */
+    if (bits < 0x38800000) { /* below 2^-14 (subnormal): adding 0.5 rounds to a multiple of 2^-24 */
         float shifted;
         memcpy(&shifted, &bits, sizeof shifted);
         shifted += 0.5F;
@@ -45,7 +45,7 @@ static inline float sl_from_fp16(uint16_t half) {
     float x;
     bits += size >= 0x7C00 ? 0x70000000 : 0x38000000;
     memcpy(&x, &bits, sizeof x);
-    if (size < 0x0400) /* a multiple of 2^-24 */
+    if (size < 0x0400) /* subnormal: a multiple of 2^-24 */
         x = (float)size * 0x1p-24F;
     return half & 0x8000 ? -x : x;
 }

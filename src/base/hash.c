@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 struct sl_hasher {
-    XXH3_state_t *state; /* aligned by the library */
+    XXH3_state_t *state; /* allocated by the library, which aligns it */
 };
 
 struct sl_hasher *sl_hasher_open(void) {

@@ -1,11 +1,10 @@
 /* JSON: a writer into sl_text, and a pull reader.
  *
  * The reader returns one event per call and the caller builds its own object: a hostile file cannot
- * force allocations. Only a first pass, which refuses objects that repeat a key, holds the keys of
- * the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
- * doubles. Only white space may follow the top-level value. Strings are raw (escapes not resolved);
- * sl_json_unescape resolves them.
- */
+ * force allocations. A first pass refuses objects that repeat a key; it alone stores keys, those
+ * of the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
+ * doubles. Only white space may follow the top-level value. Strings are raw (escapes not
+ * resolved); sl_json_unescape resolves them. */
 #ifndef SL_BASE_JSON_H
 #define SL_BASE_JSON_H
 
@@ -13,11 +12,12 @@
 
 enum { SL_JSON_DEPTH = 64 };
 
-/* Writer: inserts commas, quotes and escapes. indent 0: everything on one line. */
+/* The state of the writer, which inserts commas, quotes and escapes. indent 0 writes everything on
+ * one line. */
 struct sl_json_out {
     struct sl_text *text;
     int depth, indent;
-    bool filled[SL_JSON_DEPTH]; /* the container at this depth has an item */
+    bool filled[SL_JSON_DEPTH]; /* true if the container at this depth has an item */
     bool after_key;
 };
 
@@ -26,11 +26,12 @@ void sl_json_close(struct sl_json_out *json, char bracket);
 void sl_json_key(struct sl_json_out *json, const char *key);
 void sl_json_string(struct sl_json_out *json, const char *value);
 void sl_json_int(struct sl_json_out *json, int64_t value);
-void sl_json_double(struct sl_json_out *json, double value); /* writes null unless finite */
+/* writes null if the value is not finite */
+void sl_json_double(struct sl_json_out *json, double value);
 void sl_json_bool(struct sl_json_out *json, bool value);
 void sl_json_null(struct sl_json_out *json);
 
-/* Key and value in one call. */
+/* Writes a key and its value in one call. */
 void sl_json_put_string(struct sl_json_out *json, const char *key, const char *value);
 void sl_json_put_int(struct sl_json_out *json, const char *key, int64_t value);
 void sl_json_put_double(struct sl_json_out *json, const char *key, double value);
@@ -54,10 +55,10 @@ struct sl_json_in {
     const char *start, *at, *end;
     int depth;
     char stack[SL_JSON_DEPTH];
-    int expect;  /* private: state of the reader */
-    bool is_new; /* private: nothing was read yet, keys are not checked */
+    int expect;  /* state of the reader; callers do not read it */
+    bool is_new; /* nothing was read yet and keys are not checked; callers do not read it */
     enum sl_json_event event;
-    struct sl_str string; /* also of a number: its text, for integers above 2^53 */
+    struct sl_str string; /* for a number, its text: a double is not exact above 2^53 */
     double number;
     bool boolean;
 };
@@ -68,12 +69,12 @@ SL_MUST_CHECK sl_err sl_json_next(struct sl_json_in *json);
 /* Skip the rest of the value whose first event was just read. */
 SL_MUST_CHECK sl_err sl_json_skip(struct sl_json_in *json);
 
-/* Read the next event; fail unless it is of this kind (a value inside an object or array). */
+/* Reads the next event of an object or array; fails unless it is of this kind. */
 SL_MUST_CHECK sl_err sl_json_take(struct sl_json_in *json, enum sl_json_event kind);
 SL_MUST_CHECK sl_err sl_json_take_int(struct sl_json_in *json, int64_t low, int64_t high,
                                       int64_t *out);
 SL_MUST_CHECK sl_err sl_json_take_double(struct sl_json_in *json, double *out);
-/* A string value, unescaped into the arena. */
+/* Reads a string and unescapes it into the arena. */
 SL_MUST_CHECK sl_err sl_json_take_string(struct sl_json_in *json, struct sl_arena *arena,
                                          const char **out);
 

@@ -149,7 +149,7 @@ static sl_err read_key(struct sl_json_in *json) {
     return SL_OK;
 }
 
-/* After a value: the comma, or the end of the container or of the text. */
+/* Reads what follows a value: a comma, or the end of the container or of the text. */
 static sl_err read_after(struct sl_json_in *json) {
     char top = json->stack[json->depth - 1];
     if (*json->at == '}' || *json->at == ']')
@@ -207,7 +207,7 @@ sl_err sl_json_take(struct sl_json_in *json, enum sl_json_event kind) {
     return SL_OK;
 }
 
-/* Parse the text, not the double, which is exact only up to 2^53. Accepts "1e3" too. */
+/* Parses the text of the number, because the double is exact only up to 2^53. Accepts "1e3" too. */
 static bool whole_number(const struct sl_json_in *json, int64_t *out) {
     char copy[64], *stop;
     SL_ASSERT(json->string.length < sizeof copy);
@@ -271,7 +271,7 @@ struct sl_str sl_json_unescape_str(const struct sl_json_in *json, struct sl_aren
             continue;
         }
         at++;
-        if (*at == 'u') { /* surrogate pairs stay two three-byte sequences */
+        if (*at == 'u') { /* a surrogate pair becomes two sequences of three bytes */
             char digits[5] = {0};
             for (int i = 0; i < 4 && at + 1 < end; i++)
                 digits[i] = *++at;

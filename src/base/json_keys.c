@@ -1,4 +1,5 @@
-/* Refuse a key that appears twice in one object: readers would take one value or the other. */
+/* Refuses a key that appears twice in one object: one reader would take the first value, another
+ * the last. */
 #include "base/json_keys.h"
 
 #include "base/sort.h"
@@ -8,13 +9,13 @@
 
 struct key {
     struct sl_str name;
-    const char *after; /* position for the message: just behind the key */
+    const char *after; /* position for the message: directly after the key */
 };
 
 struct keys {
     SL_VEC(struct key) open;          /* the keys of all open objects, the innermost last */
-    int64_t first[SL_JSON_DEPTH + 1]; /* per depth: its first key in `open` */
-    struct sl_arena names;            /* keys that were written with escapes */
+    int64_t first[SL_JSON_DEPTH + 1]; /* [depth]: index in `open` of the object's first key */
+    struct sl_arena names;            /* memory of the keys that were written with escapes */
 };
 
 static int compare_names(const void *a, const void *b) {
@@ -54,7 +55,7 @@ sl_err sl_json_check_keys(struct sl_json_in json) {
     struct keys keys = {0};
     sl_err err = SL_OK;
     do {
-        /* Broken text is left to the reader, which knows what the caller expects. */
+        /* A syntax error is left to the reader, whose message names what the caller expected. */
         if (sl_json_next(&json) != SL_OK)
             break;
         if (json.event == SL_JSON_OBJECT)

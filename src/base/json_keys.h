@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 
-/* `json` is at the start of the text; its copy here is read to the end. Near-linear; holds the keys
- * of the open objects. */
+/* `json` must be at the start of the text. The function reads its own copy of `json` to the end. It
+ * takes almost linear time and stores the keys of the open objects. */
 SL_MUST_CHECK sl_err sl_json_check_keys(struct sl_json_in json);
 
 #endif

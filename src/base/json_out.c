@@ -11,7 +11,7 @@ static void newline(struct sl_json_out *json) {
         sl_text_put(json->text, " ");
 }
 
-/* Before any key or bare item: the comma and the line break. */
+/* Writes the comma and the line break before a key or an item of an array. */
 static void begin_item(struct sl_json_out *json) {
     if (json->after_key) {
         json->after_key = false;
@@ -25,7 +25,7 @@ static void begin_item(struct sl_json_out *json) {
     newline(json);
 }
 
-/* Length of the UTF-8 character at `at`, 0 if there is none. */
+/* Length of the UTF-8 character at `at`; 0 if the bytes are no character. */
 static int utf8_bytes(const unsigned char *at) {
     static const struct {
         unsigned char from, to, second_from, second_to;
@@ -47,7 +47,8 @@ static int utf8_bytes(const unsigned char *at) {
     return 0;
 }
 
-/* JSON text is UTF-8 but file names may hold any bytes: replace invalid bytes by U+FFFD. */
+/* Writes a string in quotes. JSON text is UTF-8 but file names may hold any bytes, so invalid bytes
+ * are replaced by U+FFFD. */
 static void put_quoted(struct sl_text *text, const char *value) {
     sl_text_put(text, "\"");
     for (const unsigned char *at = (const unsigned char *)value; *at;) {

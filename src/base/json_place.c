@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The value of four hexadecimal digits, or -1. */
+/* Returns the value of four hexadecimal digits, or -1. */
 static int hex4(const char *at, const char *end) {
     int code = 0;
     if (end - at < 4)
@@ -21,7 +21,7 @@ static int hex4(const char *at, const char *end) {
     return code;
 }
 
-/* Does every \u have four digits, and does none encode the character 0? */
+/* Checks that every \u has four digits and that none encodes the character 0. */
 static bool escapes_ok(const char *at, const char *end) {
     for (; at + 1 < end; at++) {
         if (*at != '\\')

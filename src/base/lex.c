@@ -13,7 +13,8 @@ static bool is_name_char(const struct sl_lex *lex, char c) {
     return isalnum((unsigned char)c) || c == '_' || c == '.' || (lex->dashes && c == '-');
 }
 
-/* Generated text has no file name: give no position. */
+/* Adds "file:line:column" to the message. Generated text has no file name: its errors have no
+ * position. */
 static sl_err add_place(const char *file, struct sl_pos pos) {
     if (!*file)
         return SL_ERR_INPUT;
@@ -57,7 +58,8 @@ static sl_err lex_number(struct sl_lex *lex) {
         bool exponent = (*at == 'e' || *at == 'E');
         bool sign = (*at == '+' || *at == '-') && length &&
                     (copy[length - 1] == 'e' || copy[length - 1] == 'E');
-        if (*at == '.' && at + 1 < lex->end && at[1] == '.') /* a range 0..L */
+        /* two dots: a range such as 0..L, not a fraction */
+        if (*at == '.' && at + 1 < lex->end && at[1] == '.')
             break;
         if (!isdigit((unsigned char)*at) && *at != '.' && !exponent && !sign)
             break;

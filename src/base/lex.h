@@ -45,7 +45,7 @@ SL_MUST_CHECK sl_err sl_lex_open(struct sl_lex *lex, const char *file, const cha
                                  size_t length, bool dashes);
 SL_MUST_CHECK sl_err sl_lex_next(struct sl_lex *lex);
 
-/* Is the current token this punctuation / this name? */
+/* Returns true if the current token is this punctuation or this name. */
 bool sl_lex_is(const struct sl_lex *lex, const char *punct);
 bool sl_lex_is_name(const struct sl_lex *lex, const char *name);
 
@@ -59,8 +59,8 @@ SL_MUST_CHECK sl_err sl_lex_take_string(struct sl_lex *lex, const char *what, st
 SL_MUST_CHECK sl_err sl_lex_take_newline(struct sl_lex *lex);
 SL_MUST_CHECK sl_err sl_lex_skip_newlines(struct sl_lex *lex);
 
-/* Call the reader of each line's first word, with the token after the word as current token. Stop
- * at the first line that begins with another word. */
+/* Calls the reader that belongs to the first word of each line, with the token after that word as
+ * the current token. Stops at the first line that begins with another word. */
 struct sl_lex_line {
     const char *word;
     sl_err (*read)(void *reader);

@@ -8,7 +8,7 @@
 /* Written once by sl_log_open before threads start, then only read. */
 static enum sl_log_level log_level = SL_LOG_NORMAL;
 static bool log_terminal, log_colour;
-static int open_lines; /* lines of the status or frame that ends at the cursor */
+static int open_lines; /* lines of the status or frame that the cursor is in; 0: none */
 
 void sl_log_open(enum sl_log_level level, bool terminal, bool colour) {
     log_level = level;
@@ -57,7 +57,8 @@ static void clip_to_terminal(char *line) {
     if (ioctl(fileno(stderr), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return;
     for (; *line; line++) {
-        bool first_byte = ((unsigned char)*line & 0xC0) != 0x80; /* of a UTF-8 character */
+        /* first byte of a UTF-8 character */
+        bool first_byte = ((unsigned char)*line & 0xC0) != 0x80;
         if (first_byte && ++column == size.ws_col) {
             *line = 0;
             return;

@@ -17,14 +17,15 @@ void sl_log_note(const char *fmt, ...) SL_PRINTF(1, 2);
 void sl_log_warn(const char *fmt, ...) SL_PRINTF(1, 2);
 void sl_log_debug(const char *fmt, ...) SL_PRINTF(1, 2);
 
-/* A status line, redrawn in place on a terminal. Elsewhere it is printed only if `keep`. */
+/* Shows a status line, which is redrawn in place on a terminal. Elsewhere the line is printed only
+ * if `keep`. */
 void sl_log_status(bool keep, const char *fmt, ...) SL_PRINTF(2, 3);
-/* Erase the status line, before data is printed. */
+/* Erases the status line; call it before data is printed. */
 void sl_log_status_end(void);
 
-/* Several lines, redrawn in place; on a terminal only. A note erases them, and the next frame draws
- * them again. */
+/* Shows several lines that are redrawn in place, on a terminal only. A note erases them; the next
+ * call draws them again. */
 void sl_log_frame(const char *lines);
-void sl_log_keep_frame(void); /* leave the last frame on the screen */
+void sl_log_keep_frame(void); /* leaves the last frame on the screen */
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/text.h"
 
 struct sl_map_slot {
-    struct sl_str key; /* at == NULL: free */
+    struct sl_str key; /* at == NULL: the slot is free */
     int64_t value;
 };
 
@@ -14,9 +14,10 @@ struct sl_map {
     int64_t room, count; /* room is a power of two */
 };
 
-/* Starts as {0}. Keys must outlive the map. */
+/* Adds or replaces an entry. A map starts as {0}. Keys must outlive the map. */
 void sl_map_put(struct sl_map *map, struct sl_str key, int64_t value);
-/* A pointer to the value, or NULL if absent; valid until the next put. */
+/* Returns a pointer to the value, or NULL if the key is absent. The pointer is valid until the next
+ * put. */
 int64_t *sl_map_find(const struct sl_map *map, struct sl_str key);
 void sl_map_free(struct sl_map *map);
 

@@ -1,4 +1,4 @@
-/* Modules: search, load, check the build. */
+/* Modules: finds them, loads them and checks that they belong to this build. */
 #include "base/module.h"
 
 #include "base/text.h"
@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Relative to the program: a build tree, its tests, an installed tree. */
+/* Directories to search, relative to the program: of a build tree, its tests and an installed
+ * tree. */
 static const char *const places[] = {"", "../", "../lib/sluice/", "../lib64/sluice/",
                                      "../lib/x86_64-linux-gnu/sluice/"};
 
@@ -30,7 +31,7 @@ static void *open_beside(const char *directory, const char *file, struct sl_text
     return NULL;
 }
 
-/* Refuse a module of another build: its structs may have another layout. */
+/* Refuses a module of another build, because its structs may have another layout. */
 static sl_err check_build(void *handle, const char *file, const void *symbol, const char *build) {
     const char *found = dlsym(handle, SL_MODULE_BUILD_SYMBOL);
     Dl_info info = {0};

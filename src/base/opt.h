@@ -8,18 +8,18 @@ struct sl_option {
     const char *name; /* "--micro"; a row {0} ends a table */
     const char *arg;  /* "M", or NULL for a flag */
     const char *help; /* one line */
-    bool repeats;     /* may be given more than once */
+    bool repeats;     /* the option may be given more than once */
 };
 
 enum { SL_ARGS_MAX = 256 };
 
 /* A parsed command line. Values point into argv. */
 struct sl_args {
-    const char *command; /* for messages: "train" */
+    const char *command; /* name of the command for messages, for example "train" */
     const char *positional[SL_ARGS_MAX];
     int positional_count;
-    const struct sl_option *option[SL_ARGS_MAX]; /* as given, in order */
-    const char *value[SL_ARGS_MAX];              /* NULL for a flag */
+    const struct sl_option *option[SL_ARGS_MAX]; /* options in the order of the command line */
+    const char *value[SL_ARGS_MAX];              /* their values; NULL for a flag */
     int option_count;
 };
 
@@ -30,12 +30,13 @@ SL_MUST_CHECK sl_err sl_args_parse(struct sl_args *args, const char *command,
                                    int argc, char **argv);
 
 bool sl_args_has(const struct sl_args *args, const char *name);
-/* The last value given, or `fallback`. */
+/* Returns the last value of the option, or `fallback` if it is absent. */
 const char *sl_args_text(const struct sl_args *args, const char *name, const char *fallback);
-/* The n-th value of a repeating option, or NULL. */
+/* Returns the n-th value of an option that may repeat, or NULL. */
 const char *sl_args_nth(const struct sl_args *args, const char *name, int n);
 
-/* Typed values with a range; `*out` keeps its value (the default) when the option is absent. */
+/* Reads a number and checks its range. `*out` keeps its value, the default, if the option is
+ * absent. */
 SL_MUST_CHECK sl_err sl_args_int(const struct sl_args *args, const char *name, int64_t low,
                                  int64_t high, int64_t *out);
 SL_MUST_CHECK sl_err sl_args_double(const struct sl_args *args, const char *name, double low,

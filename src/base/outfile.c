@@ -63,7 +63,8 @@ sl_err sl_outfile_write(struct sl_outfile *file, const void *bytes, size_t lengt
     return SL_OK;
 }
 
-/* linkat cannot replace a file. If `path` exists, link to a temporary name and rename. */
+/* Gives the complete file its name. linkat cannot replace a file: if `path` exists, the file is
+ * linked under a temporary name, which is then renamed. */
 static sl_err give_name(struct sl_outfile *file) {
     char unnamed[64];
     snprintf(unnamed, sizeof unnamed, "/proc/self/fd/%d", file->fd);

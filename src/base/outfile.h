@@ -15,14 +15,14 @@
 struct sl_outfile {
     int fd;
     const char *path;
-    struct sl_text temporary; /* temporary name; "": unnamed */
+    struct sl_text temporary; /* "" if the file has no name yet */
     bool direct;              /* stdout, device or pipe: written directly */
 };
 
 SL_MUST_CHECK sl_err sl_outfile_open(struct sl_outfile *file, const char *path);
 SL_MUST_CHECK sl_err sl_outfile_write(struct sl_outfile *file, const void *bytes, size_t length);
-/* Keeps the file only if `err`, the caller's result so far, is SL_OK. Returns `err`, or the error
- * of closing. Call once after every successful open. */
+/* Finishes the file: keeps it only if `err`, the caller's result so far, is SL_OK. Returns `err`,
+ * or the error of closing. Call it once after every successful open. */
 SL_MUST_CHECK sl_err sl_outfile_close(struct sl_outfile *file, sl_err err);
 
 #endif

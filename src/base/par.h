@@ -9,7 +9,7 @@
  * must not share mutable data. Returns when all calls have returned. */
 void sl_par_for(int64_t count, int threads, void (*body)(void *ctx, int64_t i), void *ctx);
 
-/* Cores this process may use. */
+/* Number of cores that this process may use. */
 int sl_par_cores(void);
 
 #endif

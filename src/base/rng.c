@@ -53,7 +53,7 @@ int64_t sl_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t cou
 }
 
 int64_t sl_rng_permute(uint64_t seed, uint64_t stream, int64_t index, int64_t count) {
-    int bits = 1; /* half of the Feistel word */
+    int bits = 1; /* bits of one half of the Feistel word */
     while (bits < 31 && ((int64_t)1 << (2 * bits)) < count)
         bits++;
     uint64_t mask = ((uint64_t)1 << bits) - 1;

@@ -12,21 +12,22 @@ struct sl_rng_block {
     uint32_t word[4];
 };
 
-/* 128 random bits. */
+/* Draws 128 random bits. */
 struct sl_rng_block sl_rng_draw(uint64_t seed, uint64_t stream, uint64_t index);
 
-/* Number `index` of a stream: 32 bits, uniform in [0, 1), standard normal. */
+/* Draw number `index` of a stream: as 32 bits, as a uniform number in [0, 1), or as a standard
+ * normal number. */
 uint32_t sl_rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
 double sl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 double sl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
-/* Uniform in [0, count). */
+/* Draws a uniform integer in [0, count). */
 int64_t sl_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t count);
 
 /* The index-th element of a pseudo-random permutation of [0, count): a Feistel network with cycle
  * walking. A shuffle needs no memory, and any position can be computed alone. */
 int64_t sl_rng_permute(uint64_t seed, uint64_t stream, int64_t index, int64_t count);
 
-/* A stream number for a name. */
+/* Derives a stream number from a name. */
 uint64_t sl_rng_stream(const char *name);
 
 #endif

@@ -46,7 +46,8 @@ const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_T
     return out;
 }
 
-/* Length of the UTF-8 character at `at` (terminated text); 0 if invalid or a control character. */
+/* Length of the UTF-8 character at `at`, in terminated text. Returns 0 if it is invalid or a
+ * control character. */
 static int utf8_length(const unsigned char *at) {
     if (at[0] < 0x80)
         return at[0] >= 0x20 && at[0] != 0x7f;
@@ -58,7 +59,7 @@ static int utf8_length(const unsigned char *at) {
             return 0;
     if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
         (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f))
-        return 0; /* overlong, a surrogate, or above the last code point */
+        return 0; /* an overlong encoding, a surrogate, or above the last code point */
     return length;
 }
 

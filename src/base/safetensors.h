@@ -7,9 +7,7 @@
  * sl_st_open and sl_st_parse guarantee: every tensor lies inside the file; the tensors cover the
  * data without gap or overlap; sizes agree with dtype and shape; names are unique and have no
  * control characters. These checks allocate no memory in proportion to a number *in* the file:
- * memory is at most the header's size plus a row of 32 bytes per tensor. Tensors are sorted by
- * name.
- */
+ * they need at most the header's size plus 32 bytes per tensor. Tensors are sorted by name. */
 #ifndef SL_BASE_SAFETENSORS_H
 #define SL_BASE_SAFETENSORS_H
 
@@ -35,13 +33,14 @@ enum sl_st_dtype {
     SL_ST_DTYPE_COUNT,
 };
 
-const char *sl_st_dtype_name(enum sl_st_dtype dtype); /* "F32" */
-int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);    /* of one element */
+const char *sl_st_dtype_name(enum sl_st_dtype dtype); /* for example "F32" */
+int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);    /* bytes of one element */
 bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
 
 enum { SL_ST_RANK = 8, SL_ST_HEADER_MAX = 100000000 };
 
-/* Largest size of a file and of a tensor: JSON numbers are exact up to 2^53. */
+/* Largest size of a file and of a tensor. The header states sizes as JSON numbers, which are exact
+ * up to 2^53. */
 #define SL_ST_BYTES_MAX ((int64_t)1 << 53)
 
 struct sl_st_tensor {
@@ -49,17 +48,18 @@ struct sl_st_tensor {
     enum sl_st_dtype dtype;
     int rank;
     int64_t dim[SL_ST_RANK];
-    int64_t offset;     /* of the first byte, from the start of the file */
-    int64_t size_bytes; /* = product of dim, times the dtype's bytes */
+    int64_t offset;     /* of the tensor's first byte, from the start of the file */
+    int64_t size_bytes; /* product of dim, times the bytes of one element */
 };
 
-/* dtype bytes x shape, or -1 if a size is negative or the product exceeds SL_ST_BYTES_MAX. */
+/* Returns the bytes of a tensor of this shape, or -1 if a size is negative or the result exceeds
+ * SL_ST_BYTES_MAX. */
 int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim);
-/* "F32 [3,5]" */
+/* Writes dtype and shape, for example "F32 [3,5]". */
 enum { SL_ST_TEXT = 200 };
 const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_TEXT]);
 
-struct sl_st_row; /* private: a tensor in 32 bytes */
+struct sl_st_row; /* a tensor in 32 bytes; defined in safetensors_in.c */
 
 struct sl_st_note { /* an entry of __metadata__ */
     const char *key, *value;
@@ -69,10 +69,10 @@ struct sl_st {
     const char *path;
     int fd; /* -1: parsed from memory */
     int64_t count, data_start, file_bytes;
-    struct sl_st_row *rows; /* by name */
-    char *header;           /* the text; names point into it */
+    struct sl_st_row *rows; /* sorted by name */
+    char *header;           /* text of the header; names point into it */
     size_t header_bytes;
-    uint64_t header_hash; /* of all bytes before the data */
+    uint64_t header_hash; /* hash of all bytes before the data */
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
 };
@@ -84,7 +84,8 @@ SL_MUST_CHECK sl_err sl_st_parse(const char *path, const void *bytes, size_t len
                                  int64_t file_bytes, struct sl_st *out);
 void sl_st_close(struct sl_st *st); /* {0} is allowed */
 
-/* The i-th tensor in name order; the index of a name or -1; the value of a note or NULL. */
+/* sl_st_get returns the i-th tensor in name order, sl_st_find the index of a name or -1, sl_st_note
+ * the value of a note or NULL. */
 void sl_st_get(const struct sl_st *st, int64_t index, struct sl_st_tensor *out);
 int64_t sl_st_find(const struct sl_st *st, const char *name);
 const char *sl_st_note(const struct sl_st *st, const char *key);
@@ -93,17 +94,18 @@ const char *sl_st_note(const struct sl_st *st, const char *key);
 SL_MUST_CHECK sl_err sl_st_read(const struct sl_st *st, const struct sl_st_tensor *tensor,
                                 int64_t from, int64_t size_bytes, void *out);
 
-/* Writer: add every tensor, start, then put the bytes in the order of sl_st_writer_next. The order
- * is by element size, largest first, so that tensors are aligned without gaps; tensors of equal
- * element size stay in the order of sl_st_writer_add. Only the header is kept in memory. */
+/* The writer: add every tensor, start, then put the bytes in the order that sl_st_writer_next
+ * gives. Tensors are sorted by element size, the largest first, so that they are aligned without
+ * gaps. Tensors of equal element size keep the order in which they were added. Only the header is
+ * kept in memory. */
 struct sl_st_sink {
     void *ctx;
     sl_err (*write)(void *ctx, const void *bytes, size_t length);
 };
 
 struct sl_st_entry {
-    struct sl_st_tensor tensor; /* offset is counted from the start of the data */
-    int64_t number;             /* order of sl_st_writer_add, from 0 */
+    struct sl_st_tensor tensor; /* `offset` counts from the start of the data */
+    int64_t number;             /* position in the order of sl_st_writer_add, from 0 */
 };
 
 struct sl_st_writer {
@@ -111,26 +113,31 @@ struct sl_st_writer {
     SL_VEC(struct sl_st_entry) entries;
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
-    int64_t header_bytes; /* includes the eight bytes of its length; 0: not started */
-    int64_t at;           /* entry whose bytes come next */
-    int64_t missing;      /* bytes of that entry still to be written */
+    /* length of the header with the eight bytes that state it; 0: not started */
+    int64_t header_bytes;
+    int64_t at;      /* index of the entry whose bytes come next */
+    int64_t missing; /* bytes of that entry still to be written */
 };
 
 void sl_st_writer_open(struct sl_st_writer *writer, struct sl_st_sink sink);
 void sl_st_writer_note(struct sl_st_writer *writer, const char *key, const char *value);
-/* offset and size_bytes of `tensor` are ignored. Refuses bad names, shapes and ranks. */
+/* Adds a tensor; `offset` and `size_bytes` of it are ignored. Refuses bad names, shapes and
+ * ranks. */
 SL_MUST_CHECK sl_err sl_st_writer_add(struct sl_st_writer *writer,
                                       const struct sl_st_tensor *tensor);
-/* Write the header. `header` (may be NULL) receives its bytes, length included, for checksums. */
+/* Writes the header. `header` (may be NULL) receives the bytes, those of the length included, for
+ * checksums. */
 SL_MUST_CHECK sl_err sl_st_writer_start(struct sl_st_writer *writer, struct sl_text *header);
-/* The entry whose bytes come next; NULL when all are written. */
+/* Returns the entry whose bytes come next; NULL when all are written. */
 const struct sl_st_entry *sl_st_writer_next(const struct sl_st_writer *writer);
-/* Write bytes of that entry, in any number of calls. One call may not span two entries. */
+/* Writes bytes of the entry that comes next, in any number of calls. One call may not span two
+ * entries. */
 SL_MUST_CHECK sl_err sl_st_writer_put(struct sl_st_writer *writer, const void *bytes,
                                       int64_t size_bytes);
 void sl_st_writer_close(struct sl_st_writer *writer);
 
-/* Is this a name that all readers accept: 1 to 1000 bytes of UTF-8, no control characters? */
+/* Returns true if all readers accept the name: 1 to 1000 bytes of UTF-8 without control
+ * characters. */
 bool sl_st_name_ok(const char *name);
 
 #endif

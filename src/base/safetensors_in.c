@@ -19,8 +19,8 @@ enum { NOTES_MAX = 1024 };
 
 struct sl_st_row {
     const char *name;
-    int64_t begin, size_bytes; /* begin counts from the start of the data */
-    uint32_t shape;            /* offset of its '[' in the header */
+    int64_t begin, size_bytes; /* `begin` counts from the start of the data */
+    uint32_t shape;            /* offset in the header of the '[' of its shape */
     uint8_t dtype, rank;
 };
 
@@ -62,7 +62,7 @@ static sl_err read_offsets(struct sl_json_in *json, struct sl_st_tensor *out) {
     return SL_OK;
 }
 
-/* {"dtype": .., "shape": .., "data_offsets": ..}, each once, in any order. */
+/* Reads {"dtype": .., "shape": .., "data_offsets": ..}: each key once, in any order. */
 static sl_err read_tensor(struct sl_st *st, struct sl_json_in *json, struct sl_st_row *row) {
     enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 };
     struct sl_st_tensor tensor = {0};
@@ -130,7 +130,7 @@ static sl_err count_tensors(struct sl_st *st, struct sl_json_in *json) {
     for (;;) {
         SL_TRY(sl_json_next(json));
         if (json->event == SL_JSON_OBJECT_END)
-            return sl_json_next(json); /* nothing may follow */
+            return sl_json_next(json); /* nothing may follow the outer object */
         if (!sl_str_is(json->string, "__metadata__"))
             st->count++;
         SL_TRY(sl_json_next(json));
@@ -212,7 +212,7 @@ static sl_err header_size(const char *path, const unsigned char first[8], int64_
     return SL_OK;
 }
 
-/* Parse st->header, which holds the text as in the file. */
+/* Parses st->header, which holds the text of the file's header. */
 static sl_err adopt_header(struct sl_st *st, const void *first) {
     struct sl_hasher *hasher = sl_hasher_open();
     sl_hasher_add(hasher, first, 8);

@@ -75,7 +75,8 @@ static void put_entry(struct sl_json_out *json, const struct sl_st_tensor *tenso
     sl_json_close(json, '}');
 }
 
-/* Eight bytes of length, then the JSON, padded to make the data start at a multiple of eight. */
+/* Writes the eight bytes of the length, then the JSON, padded so that the data starts at a multiple
+ * of eight. */
 static void put_header(struct sl_st_writer *writer, struct sl_text *text) {
     struct sl_json_out json = {.text = text};
     sl_text_put_bytes(text, "\0\0\0\0\0\0\0", 8);
@@ -97,7 +98,7 @@ static void put_header(struct sl_st_writer *writer, struct sl_text *text) {
         text->at[i] = (char)(unsigned char)(length >> (8 * i));
 }
 
-/* Skip entries without bytes. */
+/* Skips entries that have no bytes. */
 static void settle(struct sl_st_writer *writer) {
     while (writer->at < writer->entries.count &&
            writer->entries.at[writer->at].tensor.size_bytes == 0)

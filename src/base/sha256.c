@@ -1,4 +1,4 @@
-/* SHA-256 and HMAC, by the text of FIPS 180-4 (section 6.2) and RFC 2104. */
+/* SHA-256 and HMAC as FIPS 180-4 (section 6.2) and RFC 2104 describe them. */
 #include "base/sha256.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ void sl_sha256_add(struct sl_sha256 *hash, const void *bytes, size_t length) {
     }
 }
 
-/* A one bit, zeros, and the length in bits, to a whole block. */
+/* Pads to a whole block: a one bit, zeros, and the length of the text in bits. */
 void sl_sha256_value(struct sl_sha256 *hash, unsigned char out[SL_SHA256_BYTES]) {
     unsigned char end[8];
     uint64_t bits = hash->length * 8;
@@ -82,7 +82,8 @@ void sl_sha256_value(struct sl_sha256 *hash, unsigned char out[SL_SHA256_BYTES])
         write_word(out + 4 * i, hash->state[i]);
 }
 
-/* A key longer than a block is replaced by its hash. */
+/* Starts a message authentication code. A key that is longer than a block is replaced by its
+ * hash. */
 void sl_hmac_open(struct sl_hmac *hmac, const void *key, size_t length) {
     unsigned char short_key[SL_SHA256_BLOCK] = {0}, inner_key[SL_SHA256_BLOCK];
     if (length > SL_SHA256_BLOCK) {

@@ -13,13 +13,14 @@ enum { SL_SHA256_BYTES = 32, SL_SHA256_BLOCK = 64 };
 
 struct sl_sha256 {
     uint32_t state[8];
-    uint64_t length; /* of all bytes */
+    uint64_t length; /* number of bytes added */
     unsigned char block[SL_SHA256_BLOCK];
 };
 
 void sl_sha256_open(struct sl_sha256 *hash);
 void sl_sha256_add(struct sl_sha256 *hash, const void *bytes, size_t length);
-void sl_sha256_value(struct sl_sha256 *hash, unsigned char out[SL_SHA256_BYTES]); /* once */
+/* call it once, at the end */
+void sl_sha256_value(struct sl_sha256 *hash, unsigned char out[SL_SHA256_BYTES]);
 
 /* A message authentication code over parts that are added in turn. */
 struct sl_hmac {
@@ -29,9 +30,10 @@ struct sl_hmac {
 
 void sl_hmac_open(struct sl_hmac *hmac, const void *key, size_t length);
 void sl_hmac_add(struct sl_hmac *hmac, const void *bytes, size_t length);
-void sl_hmac_value(struct sl_hmac *hmac, unsigned char out[SL_SHA256_BYTES]); /* once */
+/* call it once, at the end */
+void sl_hmac_value(struct sl_hmac *hmac, unsigned char out[SL_SHA256_BYTES]);
 
-/* Takes the same time for all contents. */
+/* Compares bytes in a time that does not depend on them. */
 bool sl_bytes_equal(const void *a, const void *b, size_t length);
 
 #endif

@@ -8,7 +8,7 @@
 
 void sl_sort(void *at, int64_t count, size_t item_bytes,
              int (*compare)(const void *a, const void *b));
-/* Ascending. */
+/* Sorts in ascending order. */
 void sl_sort_ints(int64_t *at, int64_t count);
 
 #endif

@@ -28,7 +28,7 @@ static bool same_name(const char *entry, const char *change) {
     return strncmp(entry, change, length) == 0 && entry[length] == '=';
 }
 
-/* The environment with the changes; an array to free. */
+/* Returns the environment with the changes applied: an array that the caller frees. */
 static char **build_env(const char *const *changes) {
     SL_VEC(char *) all = {0};
     for (char **at = environ; *at; at++) {
@@ -73,7 +73,7 @@ static _Noreturn void run_child(const struct sl_spawn *s, char **env, int report
     char *const *argv = (char *const *)(uintptr_t)s->argv;
     if (s->dies_with_parent) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) /* it ended before the prctl */
+        if (getppid() != parent) /* the parent ended before prctl was called */
             _exit(EXIT_NOT_STARTED);
     }
     setpgid(0, 0);
@@ -112,7 +112,7 @@ sl_err sl_spawn(const struct sl_spawn *spawn, pid_t *out) {
     free(env);
     close(ends[1]);
     if (*out > 0) {
-        setpgid(*out, *out); /* parent and child race for it; both do the same */
+        setpgid(*out, *out); /* parent and child both call it, because either may run first */
         cause = read_cause(ends[0]);
         if (cause)
             waitpid(*out, NULL, 0);

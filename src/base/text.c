@@ -160,7 +160,7 @@ const char *sl_human_ns(int64_t dur_ns, char out[SL_HUMAN_BYTES]) {
     return human((double)dur_ns, 1000, suffixes, SL_COUNT(suffixes), out);
 }
 
-/* Edit distance with adjacent transpositions, at most `limit`. */
+/* Edit distance in which a swap of two neighbours counts once. Returns at most `limit`. */
 static int edit_distance(const char *a, const char *b, int limit) {
     enum { LONGEST = 64 };
     int row[3][LONGEST + 1];
@@ -193,7 +193,8 @@ const char *sl_nearest(const char *wanted, int count, const char *(*name)(const 
         if (strcasecmp(wanted, name(ctx, i)) == 0)
             return name(ctx, i);
         int distance = edit_distance(wanted, name(ctx, i), limit);
-        /* Of equals, the one with a slip at its end: "--cost" for "--costx", not "--costs". */
+        /* Among equally near names, prefer one that `wanted` begins with: "--cost" for "--costx",
+         * not "--costs". */
         bool begins = strncmp(wanted, name(ctx, i), strlen(name(ctx, i))) == 0;
         if (distance < best_distance ||
             (distance == best_distance && distance <= limit && begins)) {

@@ -13,7 +13,7 @@
         int64_t count, room;                                                                       \
     }
 
-/* Reserve room for `extra` more items. */
+/* Reserves room for `extra` more items. */
 #define SL_VEC_RESERVE(vec, extra)                                                                 \
     do {                                                                                           \
         int64_t need_ = (vec)->count + (int64_t)(extra);                                           \
@@ -37,7 +37,7 @@
         (vec)->count = (vec)->room = 0;                                                            \
     } while (0)
 
-/* A copy in an arena, for frozen objects; NULL if empty. */
+/* Copies the items into an arena, for frozen objects. The result is NULL if there are none. */
 #define SL_VEC_FREEZE(vec, arena) sl_vec_freeze(arena, (vec)->at, (vec)->count, sizeof *(vec)->at)
 
 static inline void *sl_vec_freeze(struct sl_arena *arena, const void *at, int64_t count,
