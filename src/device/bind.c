@@ -36,7 +36,7 @@ sl_err sl_device_bind_thread(int place) {
     return SL_OK;
 }
 
-/* Spins only while no other thread wants the core. */
+/* Returns true, to go on spinning, only while no other thread wants the core. */
 bool sl_device_bind_stay_awake(int64_t *until_ns) {
     enum { PAUSES = 16, TAKEN_NS = 500000, SLEEP_NS = 20000000, SPIN_NS = 50000000 };
     static _Thread_local int64_t sleep_until_ns;

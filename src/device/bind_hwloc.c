@@ -1,4 +1,4 @@
-/* Places in the order of hwloc: package by package, core by core. */
+/* Lists places in the order of hwloc: package by package, core by core. */
 #include "device/bind.h"
 
 #include <hwloc.h>

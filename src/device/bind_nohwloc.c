@@ -1,4 +1,4 @@
-/* Places in the order of CPU numbers. */
+/* Lists places in the order of CPU numbers, for a build without hwloc. */
 #include "device/bind.h"
 
 #include <sched.h>

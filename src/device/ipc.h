@@ -13,24 +13,27 @@ enum { SL_IPC_DOOR = 160 };
 
 struct sl_ipc_area {
     char *at;  /* NULL: none */
-    int index; /* of the GPU of this process that uses it */
+    int index; /* index of the GPU of this process that uses it */
 };
 
-/* A function that fails has no effect; its error gives the reason. */
+/* The functions that share memory. A function that fails has no effect; its error gives the
+ * reason. */
 struct sl_ipc_row {
     const char *name;
-    /* Allocates memory of this device; `door` is the handle for the other process. */
+    /* Allocates memory of this device. `door` receives the handle for the other process. */
     sl_err (*share)(struct sl_device *device, int64_t size_bytes, struct sl_ipc_area *out,
                     char door[SL_IPC_DOOR]);
-    /* Maps it for this device; fails unless a test shows that it is the same memory. */
+    /* Maps the shared memory for this device. Fails unless a test shows that it is the same
+     * memory. */
     sl_err (*enter)(struct sl_device *device, const char door[SL_IPC_DOOR],
                     struct sl_ipc_area *out);
-    /* Both work after the device was closed. leave comes before unshare. */
+    /* Both work even after the device was closed. Call leave before unshare. */
     void (*leave)(const struct sl_ipc_area *area);
     void (*unshare)(const struct sl_ipc_area *area);
 };
 
-/* The sharing functions of this device (GPUs: CUDA IPC); NULL: it cannot share memory. */
+/* Returns the sharing functions of this device (GPUs use CUDA IPC), or NULL if it cannot share
+ * memory. */
 const struct sl_ipc_row *sl_device_ipc_of(const struct sl_device *device);
 
 #endif

@@ -12,15 +12,17 @@
 struct sl_device_lend;
 
 struct sl_device_lend *sl_device_lend_open(int max_devices);
-/* Call it when none of its devices runs; they may be closed before or after. */
-void sl_device_lend_close(struct sl_device_lend *lend); /* or NULL */
-/* Call it before the device runs. No effect on devices other than CPUs. */
+/* Frees the group; call it when none of its devices runs. The devices may be closed before or
+ * after. */
+void sl_device_lend_close(struct sl_device_lend *lend); /* NULL is allowed */
+/* Adds a device to the group; call it before the device runs. It does nothing for devices other
+ * than CPUs. */
 void sl_device_lend_join(struct sl_device_lend *lend, struct sl_device *device);
-/* The thread that drives the device calls it between two runs. All threads of the device take
- * pieces of a loop of another device, until none is left or enough() returns true; it is called
- * between two pieces. False: there was no such loop. */
+/* Lends the threads of this device. The thread that drives the device calls it between two runs.
+ * All threads of the device take pieces of a loop of another device, until none is left or enough()
+ * returns true, which is called between two pieces. Returns false if there was no such loop. */
 bool sl_device_lend_work(struct sl_device *device, bool (*enough)(void *ctx), void *ctx);
-/* Pieces that guests have computed so far. */
+/* Returns the number of pieces that guests have computed so far. */
 int64_t sl_device_lend_count(const struct sl_device_lend *lend);
 
 #endif

@@ -1,5 +1,5 @@
-/* The row of the CUDA device: loads the module libsluice_cuda.so on first use. Devices that it
- * opens have the row of the module. */
+/* The row of the CUDA device, which loads the module libsluice_cuda.so on first use. Devices that
+ * it opens have the row of the module instead. */
 #include "base/module.h"
 #include "device/cuda/host.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const struct sl_device_row *module; /* written once; NULL: not available */
+static const struct sl_device_row *module; /* written once; NULL: the module is not available */
 static const struct sl_nccl_link_row *nccl_link;
 static const struct sl_ipc_row *ipc;
 static char why[512];
@@ -46,7 +46,7 @@ const struct sl_nccl_link_row *sl_device_nccl_link_gpus(const char **out_why) {
     return *out_why ? NULL : nccl_link;
 }
 
-/* An open device of the module implies that the module is loaded. */
+/* A device that the module opened shows that the module is loaded. */
 const struct sl_ipc_row *sl_device_ipc_of(const struct sl_device *device) {
     return device->row == module ? ipc : NULL;
 }
@@ -65,7 +65,7 @@ static sl_err open_device(const struct sl_device_config *config, struct sl_devic
 
 static bool has_kernel(const char *name) { return loaded() && module->has_kernel(name); }
 
-/* Open devices have the row of the module; these forward calls through this row. */
+/* Open devices have the row of the module. These functions forward calls through this row. */
 
 static void close_device(struct sl_device *device) { module->close(device); }
 

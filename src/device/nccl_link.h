@@ -16,31 +16,33 @@ enum sl_nccl_link_end {
     SL_NCCL_LINK_SENDS,
     SL_NCCL_LINK_RECEIVES,
     SL_NCCL_LINK_LOOP
-}; /* loop: one process is both */
+}; /* loop: one process has both ends */
 
 struct sl_nccl_link_link;
 
 struct sl_nccl_link_row {
     const char *name;
-    /* NULL if usable, else the reason. */
+    /* Returns NULL if links are usable, else the reason. */
     const char *(*missing)(void);
-    /* Whether this is memory of a device; links move no other memory. */
+    /* Returns true if this is memory of a device; links move no other memory. */
     bool (*is_nccl_link)(const void *memory);
-    /* One end makes an id and sends it to the other; both open with it, which waits for the other
-     * end. The link belongs to the device that this thread used last. */
+    /* One end makes an id and sends it to the other end. Both then open the link with it; open
+     * waits for the other end. The link belongs to the device that this thread used last. */
     sl_err (*make_id)(char id[SL_NCCL_LINK_ID]);
     sl_err (*open)(const char id[SL_NCCL_LINK_ID], enum sl_nccl_link_end end,
                    struct sl_nccl_link_link **out);
-    /* abort: do not wait for the other end; drop unfinished transfers. */
+    /* With `abort`, closing does not wait for the other end and drops unfinished transfers. */
     void (*close)(struct sl_nccl_link_link *link, bool abort);
     sl_err (*send)(struct sl_nccl_link_link *link, const void *bytes, int64_t size_bytes);
     sl_err (*receive)(struct sl_nccl_link_link *link, void *bytes, int64_t size_bytes);
     sl_err (*loop)(struct sl_nccl_link_link *link, void *to, const void *from, int64_t size_bytes);
-    /* Number of transfers completed since the link was opened; or the error of the link. */
+    /* Writes the number of transfers that were completed since the link was opened, or returns the
+     * error of the link. */
     sl_err (*look)(struct sl_nccl_link_link *link, int64_t *over);
 };
 
-/* The row of GPUs (NCCL) from the CUDA module; NULL and the reason if there is none. */
+/* Returns the row of GPUs (NCCL) from the CUDA module. If there is none, returns NULL and sets the
+ * reason. */
 const struct sl_nccl_link_row *sl_device_nccl_link_gpus(const char **why);
 
 #endif

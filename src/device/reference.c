@@ -1,5 +1,6 @@
-/* The reference device: runs every instruction by the double-precision reference of its op. Slow;
- * the oracle for the other devices, and a fallback for ops without a kernel. */
+/* The reference device: runs every instruction by the double-precision reference of its op. It is
+ * slow. Tests compare other devices with it. It also runs ops for which other devices have no
+ * kernel. */
 #include "device/device.h"
 
 #include "base/clock.h"
@@ -10,10 +11,10 @@
 
 extern const struct sl_device_row sl_device_cpu;
 
-/* struct sl_exec of this device. */
+/* A program bound to this device. */
 struct ref_exec {
     const struct sl_program *program;
-    struct sl_arena arena; /* double copies of one instruction's operands */
+    struct sl_arena arena; /* memory for the double copies of one instruction's operands */
 };
 
 static const char *ref_missing(void) { return NULL; }
@@ -31,7 +32,7 @@ static sl_err ref_open(const struct sl_device_config *config, struct sl_device *
 
 static void ref_close(struct sl_device *device) { free(device); }
 
-/* Memory functions of the CPU; they ignore the device. */
+/* These use the memory functions of the CPU, which ignore the device. */
 static sl_err ref_alloc(struct sl_device *device, int64_t size_bytes, void **out) {
     return sl_device_cpu.alloc(device, size_bytes, out);
 }
@@ -83,7 +84,7 @@ static void *address(const struct sl_operand *operand, const struct sl_device_ar
     return (char *)args->base[operand->space] + operand->offset;
 }
 
-/* Offset of element i; parts of wider rows have gaps. */
+/* Returns the offset of element i. An operand that is a part of wider rows has gaps. */
 static int64_t place(const struct sl_operand *operand, int64_t i) {
     return operand->row ? i / operand->run * operand->row + i % operand->run : i;
 }

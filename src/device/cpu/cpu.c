@@ -14,18 +14,20 @@
 enum { ALIGN = 64 };
 
 struct cpu_device {
-    struct sl_device device; /* first: the handle is this struct */
+    /* the first member, because a handle to the device is a pointer to this struct */
+    struct sl_device device;
     struct sl_device_pool *pool;
-    struct sl_device_cpu_room room; /* for steps and norms */
-    void *scratch;                  /* for kernels; programs of a device run one after another */
+    struct sl_device_cpu_room room; /* memory for optimizer steps and norms */
+    /* for kernels; the programs of a device share it, because they run one after another */
+    void *scratch;
     int64_t scratch_bytes;
 };
 
-/* struct sl_exec of this device. */
+/* A program bound to this device. */
 struct cpu_exec {
     const struct sl_program *program;
-    const struct sl_device_cpu_kernel **kernels; /* [instr_count] */
-    int64_t scratch_added; /* bytes this program added to the device's scratch */
+    const struct sl_device_cpu_kernel **kernels; /* [instr_count]: kernel of each instruction */
+    int64_t scratch_added; /* bytes that this program added to the device's scratch */
 };
 
 static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_device *)device; }
@@ -41,7 +43,7 @@ struct sl_device_pool *sl_device_cpu_pool(struct sl_device *device) {
 
 static const char *cpu_missing(void) { return NULL; }
 
-static int first_table; /* the best one allowed */
+static int first_table; /* index of the best table that sl_device_cpu_limit allows */
 
 sl_err sl_device_cpu_limit(const char *isa) {
     int t = 0;
@@ -83,8 +85,8 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
     return SL_OK;
 }
 
-/* Anonymous maps: zeroed, returned to the system immediately, and visible in its statistics. The
- * bytes in front of the block store its size. */
+/* Allocates an anonymous map: it is zeroed, goes back to the system immediately when freed, and is
+ * visible in the system's statistics. The bytes in front of the block store its size. */
 static sl_err cpu_alloc(struct sl_device *device, int64_t size_bytes, void **out) {
     (void)device;
     size_t size = (size_t)size_bytes + ALIGN;
@@ -154,7 +156,7 @@ static sl_err find_kernels(struct cpu_exec *exec) {
 
 static bool cpu_has_kernel(const char *name) { return sl_device_cpu_find(name) != NULL; }
 
-/* The maximum scratch of the kernels of a program. */
+/* Returns the largest scratch that a kernel of the program needs. */
 static int64_t program_scratch(const struct sl_program *program, int threads) {
     int64_t max = 0;
     for (int i = 0; i < program->instr_count; i++) {
@@ -169,7 +171,8 @@ static int64_t program_scratch(const struct sl_program *program, int threads) {
     return max;
 }
 
-/* Maps the pages before the first kernel: which pages a kernel writes depends on timing. */
+/* Touches all pages before the first kernel, so that the memory in use does not depend on
+ * timing. */
 static void touch_scratch(void *ctx, int thread, int threads) {
     const struct cpu_device *cpu = ctx;
     int64_t begin, end;
@@ -177,7 +180,8 @@ static void touch_scratch(void *ctx, int thread, int threads) {
     memset((char *)cpu->scratch + begin, 0, (size_t)(end - begin));
 }
 
-/* Grows the device's scratch to at least this size. Its content does not outlive a kernel. */
+/* Grows the device's scratch to at least this size. Scratch keeps no content from kernel to
+ * kernel. */
 static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *added) {
     *added = 0;
     if (size_bytes <= cpu->scratch_bytes)
@@ -215,8 +219,9 @@ static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl
     return exec_of(exec)->scratch_added;
 }
 
-/* Scratch, a partial sum per block of a norm, the used part of each thread's stack, and the pages
- * of code and tables of a training process (measured; e2e.memory checks it). */
+/* Returns scratch, a partial sum per block of a norm, the used part of each thread's stack, and the
+ * pages of code and tables of a training process. The constants are measured; e2e.memory checks
+ * them. */
 static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
     enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 13 << 18 };
     int64_t bytes = program_scratch(program, threads) + threads * THREAD_BYTES + PROCESS_BYTES;

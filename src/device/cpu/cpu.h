@@ -17,57 +17,64 @@
 
 struct sl_device_pool;
 
-/* The threads of one worker; thread 0 is the caller. */
+/* Opens the threads of one worker; thread 0 is the caller. */
 SL_MUST_CHECK sl_err sl_device_pool_open(int threads, struct sl_device_pool **out);
-/* place >= 0: pins thread t to place + t; the caller, thread 0, pins itself. */
+/* The same; with place >= 0, thread t is pinned to place + t. The caller, which is thread 0, pins
+ * itself. */
 SL_MUST_CHECK sl_err sl_device_pool_open_at(int threads, int place, struct sl_device_pool **out);
 void sl_device_pool_close(struct sl_device_pool *pool);
 int sl_device_pool_threads(const struct sl_device_pool *pool);
 /* Calls body(ctx, t, threads) once on every thread; returns when all have returned. */
 void sl_device_pool_run(struct sl_device_pool *pool,
                         void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* The same for a body that works only on pieces it takes, with scratch from sl_device_pool_scratch.
- * Idle threads of other workers may join (device/lend.h); their numbers start at `threads`. */
+/* The same for a body that works only on pieces that it takes. Its scratch comes from
+ * sl_device_pool_scratch. Idle threads of other workers may join (device/lend.h); their numbers
+ * start at `threads`. */
 void sl_device_pool_run_pieces(struct sl_device_pool *pool, int64_t scratch_bytes,
                                void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* In such a body: the scratch of this thread. `step_bytes` as in sl_device_pool_run_pieces. */
+/* Returns the scratch of this thread inside such a body. `scratch` is the call's; `step_bytes` is
+ * `scratch_bytes` of sl_device_pool_run_pieces. */
 void *sl_device_pool_scratch(const struct sl_device_pool *pool, void *scratch, int64_t step_bytes,
                              int thread);
-/* Whether others may join; then even a pool of one thread cuts its work into pieces. */
+/* Returns true if other workers may join; then even a pool of one thread cuts its work into
+ * pieces. */
 bool sl_device_pool_lends(const struct sl_device_pool *pool);
-/* In a run, in one loop per run: the next of `count` pieces for this thread, -1: none is left.
- * Every piece goes to one thread; its result must not depend on which. */
+/* Returns the next of `count` pieces for this thread, or -1 if none is left. A run calls it in one
+ * loop only. Every piece goes to one thread; its result must not depend on which. */
 int64_t sl_device_pool_take(struct sl_device_pool *pool, int64_t count, int thread);
-/* The same in an earlier loop of the run. -1: all pieces are begun; others may still work on
- * them. */
+/* The same, for an earlier loop of the same run. -1 says that all pieces are begun; other threads
+ * may still work on them. */
 int64_t sl_device_pool_take_before(struct sl_device_pool *pool, int64_t count, int thread);
-/* Calls body(ctx, part, parts) for every part; each part runs on the next free thread. For work
- * whose result does not depend on the split. */
+/* Calls body(ctx, part, parts) for every part; each part runs on the next free thread. The result
+ * of the work must not depend on the split. */
 void sl_device_pool_share(struct sl_device_pool *pool, void (*body)(void *ctx, int part, int parts),
                           void *ctx);
 
-/* The share [*from, *to) of a thread of [0, count), in multiples of `grain`. */
+/* Computes the share [*from, *to) that a thread has of [0, count). Shares begin at multiples of
+ * `grain`. */
 void sl_device_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
                           int64_t *to);
 
-/* Scratch is laid out in whole cache lines. */
+/* Rounds a size up to whole cache lines, because scratch is laid out in them. */
 static inline int64_t sl_device_whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct sl_device_cpu_call {
     const struct sl_instr *instr;
-    const void *in[SL_INSTR_IN]; /* NULL: absent */
+    const void *in[SL_INSTR_IN]; /* NULL: the operand is absent */
     void *out[SL_INSTR_OUT];
     struct sl_device_pool *pool;
-    void *scratch; /* scratch_bytes() of the kernel or more, 64-byte aligned, not zeroed */
-    bool add;      /* out[0] += instead of =; only for instructions that accumulate */
+    /* at least what scratch_bytes() of the kernel returns, 64-byte aligned, not zeroed */
+    void *scratch;
+    bool add; /* adds to out[0] instead of overwriting it; only for instructions that accumulate */
     uint64_t seed;
     int64_t first_sample, samples;
 };
 
 struct sl_device_cpu_kernel {
-    const char *name; /* of sl_instr.kernel; a row {0} ends a list */
+    const char *name; /* name in sl_instr.kernel; a row {0} ends a list */
     void (*run)(const struct sl_device_cpu_call *call);
-    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads); /* NULL: none */
+    /* NULL: needs no scratch */
+    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads);
 };
 
 /* The kernels of one instruction set, as lists of families that end with NULL. */
@@ -76,17 +83,20 @@ struct sl_device_cpu_table {
     bool (*supported)(void);
     const struct sl_device_cpu_kernel *const *product, *const *pointwise; /* NULL: none */
 };
-/* Best first; ends with NULL. A kernel comes from the first supported table that has it. */
+/* All tables, the best first; ends with NULL. A kernel comes from the first table that has it and
+ * that this CPU supports. */
 extern const struct sl_device_cpu_table *const sl_device_cpu_tables[];
-/* Preferred for programs with bf16 activations, where the best instruction set may be used. */
+/* The table for programs with bf16 activations, used if the best instruction set may be used. */
 extern const struct sl_device_cpu_table sl_device_cpu_table_bf16;
-/* NULL: the table has no such kernel, or the CPU lacks the instruction set. */
+/* Returns the kernel, or NULL if the table has none of this name or the CPU lacks the instruction
+ * set. */
 const struct sl_device_cpu_kernel *sl_device_cpu_table_find(const struct sl_device_cpu_table *table,
                                                             const char *name);
 
-/* The threads of a device; NULL: it is not a CPU. */
+/* Returns the threads of a device; NULL if it is not a CPU. */
 struct sl_device_pool *sl_device_cpu_pool(struct sl_device *device);
-/* Scratch for the pool's threads when they help another worker; the caller owns it. */
+/* Sets the scratch that the pool's threads use when they help another worker. The caller owns
+ * it. */
 void sl_device_pool_set_scratch(struct sl_device_pool *pool, void *scratch, int64_t size_bytes);
 
 const struct sl_device_cpu_kernel *sl_device_cpu_find(const char *name);
@@ -95,7 +105,7 @@ const struct sl_device_cpu_kernel *sl_device_cpu_find_for(const char *name, enum
  * the same bits. Call it before the first device is opened. */
 SL_MUST_CHECK sl_err sl_device_cpu_limit(const char *isa);
 
-/* Whether this CPU has the instruction set; for the tables. */
+/* These return true if this CPU has the instruction set. The tables use them. */
 bool sl_device_cpu_has_any(void);
 bool sl_device_cpu_has_avx2(void);
 bool sl_device_cpu_has_avx512(void);

@@ -1,11 +1,9 @@
 /* Instructions with bf16 operands: kernels compute in float, on copies in scratch.
  *
- *     scratch   [ of the kernel | in 0 | in 2 | out 0 ]      only bf16 operands are copied
- *                                 widened       rounded into the operand after the kernel
+ *     scratch   [ of the kernel | in 0 | in 2 | out 0 ]      only bf16 operands have copies
  *
- * Inputs are exact. Sums and intermediate values are float. A result is rounded once, when it is
- * stored.
- */
+ * Inputs are widened before the kernel, which is exact. Sums and intermediate values are float. The
+ * result is rounded into its operand after the kernel: once. */
 #include "device/cpu/halves.h"
 
 struct widened {
@@ -58,7 +56,7 @@ int64_t sl_device_cpu_halves_bytes(const struct sl_device_cpu_kernel *kernel,
     return bytes;
 }
 
-/* Converts one operand from bf16 to float or back. */
+/* Converts one operand from bf16 to float, or back. */
 static void convert(const struct sl_device_cpu_call *call, const char *kernel,
                     const struct sl_operand *operand, const void *from, void *to) {
     struct sl_operand one = *operand;

@@ -23,13 +23,14 @@
 #define SL_ISA_NAME(name) SL_ISA_JOIN(name, SL_ISA)
 #define SL_ISA_JOIN(name, isa) SL_ISA_JOIN_EXPANDED(name, isa)
 #define SL_ISA_JOIN_EXPANDED(name, isa) sl_device_cpu_##name##_##isa
-/* "avx2" */
+/* The name of the instruction set as text, for example "avx2". */
 #define SL_ISA_TEXT SL_ISA_QUOTE(SL_ISA)
 #define SL_ISA_QUOTE(isa) SL_ISA_QUOTE_EXPANDED(isa)
 #define SL_ISA_QUOTE_EXPANDED(isa) #isa
 
-/* -ffp-contract=fast fuses a product into the sum that reads it, after inlining. A function marked
- * INLINE is always inlined, so its results have the same bits at every optimization level. */
+/* INLINE marks a function that is always inlined. -ffp-contract=fast fuses a product with the sum
+ * that reads it, but only within a function; so inlining everywhere gives the same bits at every
+ * optimization level. */
 #define INLINE inline __attribute__((always_inline))
 
 #endif

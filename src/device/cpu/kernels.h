@@ -7,7 +7,7 @@
 
 #define KERNELS(family) extern const struct sl_device_cpu_kernel SL_ISA_NAME(family##_kernels)[]
 
-/* device/cpu/product: matrix products and ops made of them; bound by arithmetic. */
+/* device/cpu/product: matrix products and ops made of them; arithmetic limits their speed. */
 KERNELS(attention);
 KERNELS(attention_grad);
 KERNELS(conv2d);
@@ -18,7 +18,7 @@ KERNELS(lstm);
 KERNELS(lstm_grad);
 KERNELS(matmul);
 
-/* device/cpu/pointwise: ops that read each element a few times; bound by memory. */
+/* device/cpu/pointwise: ops that read each element a few times; memory limits their speed. */
 KERNELS(adaptive);
 KERNELS(batchnorm);
 KERNELS(bf16);

@@ -26,17 +26,17 @@ struct sl_device_lend {
     atomic_int_least64_t pieces;
 };
 
-/* The threads of an idle worker in the loop of another. */
+/* A visit: the threads of an idle worker (home) work in the loop of another one (host). */
 struct visit {
     struct sl_device_pool *host, *home;
     bool (*enough)(void *ctx);
     void *ctx;
-    atomic_bool back; /* guests return home */
+    atomic_bool back; /* set when the guests shall return home */
 };
 
 struct guest {
     struct visit *visit;
-    int thread; /* at home */
+    int thread; /* number of this thread in its own pool */
 };
 
 static _Thread_local struct guest guest;
@@ -95,7 +95,7 @@ bool sl_device_lend_is_called_back(void) {
     return atomic_load_explicit(&visit->back, memory_order_relaxed);
 }
 
-/* Scratch per thread, in whole cache lines. */
+/* Returns the bytes of scratch per thread, in whole cache lines. */
 static int64_t scratch_step(const struct sl_device_pool *pool) {
     return pool->scratch_bytes / pool->threads / 64 * 64;
 }
@@ -122,7 +122,7 @@ static bool enter(struct sl_device_pool *host) {
     return false;
 }
 
-/* Runs on every thread of the idle worker. The host may have moved on to another loop. */
+/* Runs on every thread of the idle worker. By then the host may be in another loop. */
 static void visit_part(void *ctx, int thread, int threads) {
     struct visit *visit = ctx;
     struct sl_device_pool *host = visit->host;
@@ -137,7 +137,8 @@ static void visit_part(void *ctx, int thread, int threads) {
         atomic_store_explicit(&visit->back, true, memory_order_relaxed);
 }
 
-/* The pool whose last wait is the longest ago: the others likely wait for it. */
+/* Returns the pool whose last wait is the longest ago: other pools are likely to be waiting for
+ * it. */
 static struct sl_device_pool *find_host(const struct sl_device_pool *home) {
     struct sl_device_pool *found = NULL;
     int64_t found_ns = INT64_MAX;

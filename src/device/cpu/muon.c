@@ -1,10 +1,9 @@
-/* The step of muon (optim/muon.c) with the products of the matmul kernel.
+/* The step of muon (optim/muon.c), whose products use the matmul kernel.
  *
  *   scratch of the item   X [k,n]  A [k,k]  B [k,k]  Y [k,n],  k <= n
  *
- * The momentum and the update have the bits of optim/rules.h, the norm those of optim/norm.h. The
- * products are summed in the order of the matmul kernel.
- */
+ * Momentum and update have the bits of optim/rules.h, the norm those of optim/norm.h. The products
+ * add in the order of the matmul kernel. */
 #include "optim/muon.h"
 #include "device/cpu/optim.h"
 #include "optim/rules.h"
@@ -16,8 +15,8 @@ struct muon {
     float fix;
 };
 
-/* Index in X of element i of the parameter; X is transposed if the parameter has more rows than
- * columns. */
+/* Returns the index in X of element i of the parameter. X is the transposed parameter if the
+ * parameter has more rows than columns. */
 static int64_t place(const struct sl_step_io *io, int64_t i) {
     return io->rows > io->cols ? i % io->cols * io->rows + i / io->cols : i;
 }
@@ -36,7 +35,7 @@ static void momentum_part(void *ctx, int thread, int threads) {
     }
 }
 
-/* out = by[0]*u + by[1]*v over [0, count); out may be u. */
+/* out = by[0]*u + by[1]*v for elements [0, count); `out` may be `u`. */
 struct mix {
     float *out;
     const float *u, *v;

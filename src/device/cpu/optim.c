@@ -1,10 +1,9 @@
 /* Optimizer steps, norms and predictions of many parameters at once, split over a pool.
  *
- * All parameters form one line of elements, of which each thread has a part: small parameters
- * (biases, norms) need no round of the pool of their own. Elementwise rules give the same bits for
- * any split. A norm is split between subtrees of its canonical tree (optim/norm.h). Rules for whole
- * matrices (muon) run afterwards, one by one.
- */
+ * All parameters form one line of elements. Each thread gets a part of the line, so that small
+ * parameters (biases, norms) do not each need a round of the pool. Elementwise rules give the same
+ * bits for any split. A norm is split between subtrees of its canonical tree (optim/norm.h). Rules
+ * for whole matrices (muon) run afterwards, one by one. */
 #include "device/cpu/optim.h"
 
 #include "optim/norm.h"
@@ -42,7 +41,7 @@ void *sl_device_cpu_room_take(struct sl_device_cpu_room *room, int64_t size_byte
 
 enum { GRAIN = 1024 };
 
-/* All items as one line of elements; visit handles elements [from, to) of an item. */
+/* All items as one line of elements; `visit` is called for elements [from, to) of an item. */
 struct line {
     const struct sl_device_cpu_optim *optim;
     const struct sl_step_item *items;
@@ -88,7 +87,8 @@ static struct sl_step_io range_of(const struct sl_step_io *io, int64_t from, int
     return part;
 }
 
-/* The rule of an item; the last row, without name and step, if the table has none. */
+/* Returns the rule of an item. If the table has none, it returns the last row, without name and
+ * step. */
 static const struct sl_device_cpu_rule *rule_of(const struct line *line,
                                                 const struct sl_step_item *item) {
     const struct sl_device_cpu_rule *rule = line->optim->rules;
@@ -114,7 +114,7 @@ static const struct matrix_rule {
     {"muon", sl_device_cpu_muon},
 };
 
-/* NULL: the step of the optimizer's own row is used. */
+/* Returns NULL if the step of the optimizer's own row is used. */
 static const struct matrix_rule *matrix_rule_of(const struct sl_optimizer *row) {
     for (int i = 0; i < SL_COUNT(matrix_rules); i++)
         if (strcmp(matrix_rules[i].name, row->name) == 0)
@@ -158,14 +158,15 @@ void sl_device_cpu_predict(const struct sl_device_cpu_optim *optim, struct sl_de
 
 /* ---- norm ---- */
 
-/* Blocks of a subtree that one thread sums: a power of two, so that the subtree is a node. */
+/* Number of blocks of a subtree that one thread sums. It is a power of two, so that the subtree is
+ * a node of the canonical tree. */
 enum { SUBTREE = 64 };
 
 struct norm_line {
     const struct sl_device_cpu_optim *optim;
     const struct sl_norm_item *items;
     int count;
-    double *sums; /* of subtrees, item after item */
+    double *sums; /* sums of all subtrees, item after item */
 };
 
 static int64_t subtrees_of(int64_t count) {

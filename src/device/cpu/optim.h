@@ -2,8 +2,8 @@
  * functions that split them over a pool.
  *
  * The bits are those of optim/rules.h and optim/norm.h. Unlike other kernels, device/cpu/optim is
- * compiled without contraction, so that every table gives the same bits.
- */
+ * compiled without contraction (a product is not fused with a sum), so that every table gives
+ * the same bits. */
 #ifndef SL_DEVICE_CPU_OPTIM_H
 #define SL_DEVICE_CPU_OPTIM_H
 
@@ -11,9 +11,9 @@
 
 /* The rule of an elementwise optimizer. */
 struct sl_device_cpu_rule {
-    const char *name; /* of sl_optimizer; a row {0} ends a table */
+    const char *name; /* name of the sl_optimizer; a row {0} ends a table */
     void (*step)(const struct sl_step_coef *coef, const struct sl_step_io *io);
-    /* out = w - by*Delta, Delta from io->delta or from state */
+    /* out = w - by*Delta; Delta comes from io->delta or from the optimizer's state */
     void (*predict)(const struct sl_step_coef *coef, const struct sl_step_io *io, float by,
                     float *out);
 };
@@ -21,21 +21,22 @@ struct sl_device_cpu_rule {
 struct sl_device_cpu_optim {
     const char *isa;
     bool (*supported)(void);
-    const struct sl_device_cpu_rule *rules; /* the last, without a name, predicts from io->delta */
+    /* the last row has no name and predicts from io->delta */
+    const struct sl_device_cpu_rule *rules;
     void (*norm_blocks)(const float *x, int64_t count, int64_t first, int64_t blocks, double *out);
 };
 extern const struct sl_device_cpu_optim
-    *const sl_device_cpu_optims[]; /* best first; ends with NULL */
+    *const sl_device_cpu_optims[]; /* the best first; ends with NULL */
 const struct sl_device_cpu_optim *sl_device_cpu_optim_best(void);
 
-/* Memory that grows on demand, in the first step only. Starts as {0}. */
+/* Memory that grows on demand, which happens in the first step only. It starts as {0}. */
 struct sl_device_cpu_room {
     void *at;
     int64_t size_bytes;
 };
 void *sl_device_cpu_room_take(struct sl_device_cpu_room *room, int64_t size_bytes);
 
-/* Functions of the device row, for one table. */
+/* These implement functions of the device's row with a given table. */
 void sl_device_cpu_step(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
                         const struct sl_step_item *items, int count,
                         struct sl_device_cpu_room *room);
@@ -45,7 +46,7 @@ void sl_device_cpu_norm_sq(const struct sl_device_cpu_optim *optim, struct sl_de
                            const struct sl_norm_item *items, int count,
                            struct sl_device_cpu_room *room);
 
-/* The step of muon with the products of the matmul kernel; the bits depend on the number of
+/* Runs the step of muon, whose products use the matmul kernel. The bits depend on the number of
  * threads. */
 void sl_device_cpu_muon(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
                         const struct sl_step_item *item, struct sl_device_cpu_room *room);

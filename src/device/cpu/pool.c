@@ -24,7 +24,7 @@ struct helper {
 
 static void relax(void) { __builtin_ia32_pause(); }
 
-/* Waits until the round differs from `seen`: spins, then sleeps. */
+/* Waits until the round differs from `seen`: spins first, then sleeps. */
 static unsigned wait_round(struct sl_device_pool *pool, unsigned seen) {
     unsigned now;
     int64_t until_ns = 0;
@@ -47,7 +47,8 @@ static void *help(void *arg) {
     struct helper me = *(struct helper *)arg;
     free(arg);
     unsigned seen = 0;
-    /* A thread that cannot be pinned runs anywhere; the pool's owner has checked the places. */
+    /* A thread that cannot be pinned runs anywhere. The owner of the pool has checked the
+     * places. */
     if (me.pool->place >= 0 && sl_device_bind_thread(me.pool->place + me.thread) != SL_OK)
         (void)0;
     for (;;) {

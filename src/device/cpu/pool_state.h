@@ -1,4 +1,4 @@
-/* The members of a pool of threads. Private to pool.c and lend.c. */
+/* The members of a pool of threads. Only pool.c and lend.c use them. */
 #ifndef SL_DEVICE_CPU_POOL_STATE_H
 #define SL_DEVICE_CPU_POOL_STATE_H
 
@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Pieces taken of a thread's range: by sl_device_pool_take, and by sl_device_pool_take_before. Has
- * its own cache line. */
+/* How many pieces of a thread's range are taken: by sl_device_pool_take, and by
+ * sl_device_pool_take_before. It has its own cache line. */
 struct sl_device_taken {
     _Alignas(64) _Atomic int64_t count;
     _Atomic int64_t before;
@@ -19,26 +19,28 @@ struct sl_device_pool {
     pthread_t *ids;
     void (*body)(void *ctx, int thread, int threads);
     void *ctx;
-    struct sl_device_taken *taken; /* per thread */
+    struct sl_device_taken *taken; /* [thread] */
     _Atomic unsigned round;
     atomic_int left, sleepers;
     atomic_bool stop;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct sl_device_lend *lend;      /* NULL: no guests */
-    char *scratch;                    /* of the device, used while this pool's threads are */
-    int64_t scratch_bytes;            /* guests; nothing in it outlives a kernel */
-    _Alignas(64) atomic_uint door;    /* of the current loop: number of guests, SHUT */
-    atomic_int_least64_t guest_bytes; /* scratch that a guest needs */
-    _Alignas(64) atomic_int_least64_t idle_ns; /* time of the last wait of this worker; 0: never */
+    struct sl_device_lend *lend;   /* NULL: guests are not allowed */
+    char *scratch;                 /* scratch that this pool's threads use while they are guests */
+    int64_t scratch_bytes;         /* its size; it keeps no content from kernel to kernel */
+    _Alignas(64) atomic_uint door; /* of the current loop: the number of guests, and SHUT */
+    atomic_int_least64_t guest_bytes;          /* bytes of scratch that a guest needs */
+    _Alignas(64) atomic_int_least64_t idle_ns; /* when this worker last waited; 0: never */
 };
 
-/* lend.c, for pool.c. Opens the current loop to guests; closes it and waits until all have left. */
+/* lend.c defines these for pool.c: the first opens the current loop to guests, the second closes it
+ * and waits until all guests have left. */
 void sl_device_lend_let_in(struct sl_device_pool *pool, int64_t guest_bytes);
 void sl_device_lend_see_out(struct sl_device_pool *pool);
-/* A guest found no piece left. */
+/* Shuts the loop when a guest found no piece left. */
 void sl_device_lend_shut(struct sl_device_pool *pool);
-/* Of the calling guest: whether its worker has work; its scratch; count a piece it took. */
+/* For the calling guest: whether its own worker has work again, its scratch, and a count of the
+ * pieces that it took. */
 bool sl_device_lend_is_called_back(void);
 void *sl_device_lend_scratch(void);
 void sl_device_lend_note_piece(void);

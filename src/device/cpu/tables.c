@@ -29,8 +29,8 @@ bool sl_device_cpu_has_avx512(void) {
            __builtin_cpu_supports("avx512vl");
 }
 
-/* AMX needs support of the CPU and of the system, which saves the tiles, and a permission for this
- * process. */
+/* Asks the system for AMX. The CPU must have it, the system must save the tiles, and this process
+ * needs a permission. */
 static bool request_amx(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     const unsigned bf16_and_tiles = 1u << 22 | 1u << 24, saved = 3u << 17;

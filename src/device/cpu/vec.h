@@ -17,7 +17,7 @@
 #include "device/cpu/vec_any.h"
 #endif
 
-/* The first n floats, n >= 0. Other lanes are 0; their memory is not accessed. */
+/* Loads the first n floats, n >= 0. Other lanes become 0; their memory is not accessed. */
 static INLINE vf load_n(const float *p, int64_t n) {
     return n >= LANES ? load(p) : load_part(p, n);
 }
@@ -29,7 +29,7 @@ static INLINE void store_n(float *p, vf x, int64_t n) {
         store_part(p, x, n);
 }
 
-/* Lanes from element i on of a row of n. Lanes past the end are 0. */
+/* Loads lanes from element i on of a row of n. Lanes past the end become 0. */
 static INLINE vf load_at(const float *p, int64_t i, int64_t n) {
     return i + LANES <= n ? load(p + i) : load_part(p + i, n - i);
 }
@@ -41,7 +41,7 @@ static INLINE void store_at(float *p, vf v, int64_t i, int64_t n) {
         store_part(p + i, v, n - i);
 }
 
-/* y = v, or y += v if add, for a whole vector or its first n lanes. */
+/* y = v, or y += v if `add`, for a whole vector or for its first n lanes. */
 static INLINE void put(float *y, vf v, bool add) { store(y, add ? load(y) + v : v); }
 
 static INLINE void put_part(float *y, vf v, int64_t n, bool add) {

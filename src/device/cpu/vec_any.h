@@ -4,7 +4,7 @@
 
 #include "device/cpu/vec_types.h"
 
-/* The first n < LANES floats. Other lanes are 0; their memory is not accessed. */
+/* Loads the first n < LANES floats. Other lanes become 0; their memory is not accessed. */
 static inline vf load_part(const float *p, int64_t n) {
     vf v = {0};
     memcpy(&v, p, (size_t)n * sizeof(float));
@@ -15,7 +15,7 @@ static inline void store_part(float *p, vf v, int64_t n) {
     memcpy(p, &v, (size_t)n * sizeof(float));
 }
 
-/* Maximum and minimum; b if either is NaN. */
+/* Return the maximum or minimum, or b if either is NaN. */
 static inline vf vmax(vf a, vf b) { return pick(a > b, a, b); }
 static inline vf vmin(vf a, vf b) { return pick(a < b, a, b); }
 static inline vf vsqrt(vf x) {
@@ -24,26 +24,27 @@ static inline vf vsqrt(vf x) {
     return x;
 }
 
-/* x 2^n for integer n in [-150, 150]. Two factors, because 2^n alone may overflow. */
+/* Returns x 2^n for an integer n in [-150, 150]. It multiplies with two factors, because 2^n alone
+ * may overflow. */
 static inline vf scale_by_power(vf x, vf n) {
     vi whole = __builtin_convertvector(n, vi), half = whole >> 1;
     return x * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);
 }
 
-/* 64-bit products of the even lanes. */
+/* Returns the 64-bit products of the even lanes. */
 static inline vu multiply_even(vu a, vu b) {
     typedef uint64_t wide __attribute__((vector_size(SL_ISA_VEC_BYTES)));
     return (vu)(((wide)a & 0xFFFFFFFFu) * ((wide)b & 0xFFFFFFFFu));
 }
 
-/* Alternates 64-bit words of a and b, from the lower or upper half of each 16 bytes. */
+/* Take 64-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
 static inline vu interleave_low(vu a, vu b) { return (vu){a[0], a[1], b[0], b[1]}; }
 static inline vu interleave_high(vu a, vu b) { return (vu){a[2], a[3], b[2], b[3]}; }
 
-/* Sum of the lanes: adds the upper half to the lower half until one lane is left. */
+/* Sums the lanes: adds the upper half to the lower half until one lane is left. */
 static INLINE float sum_lanes(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
-/* 1 / x for positive normal x. */
+/* Returns 1 / x for a positive normal x. */
 static INLINE vf reciprocal(vf x) { return 1.0f / x; }
 
 #endif

@@ -12,7 +12,7 @@
 
 static inline __mmask16 first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1); }
 
-/* The first n < LANES floats. Other lanes are 0; their memory is not accessed. */
+/* Loads the first n < LANES floats. Other lanes become 0; their memory is not accessed. */
 static inline vf load_part(const float *p, int64_t n) {
     return (vf)_mm512_maskz_loadu_ps(first_lanes(n), p);
 }
@@ -21,18 +21,18 @@ static inline void store_part(float *p, vf v, int64_t n) {
     _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)v);
 }
 
-/* Maximum and minimum; b if either is NaN. */
+/* Return the maximum or minimum, or b if either is NaN. */
 static inline vf vmax(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 static inline vf vmin(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 static inline vf vsqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
 
-/* x 2^n for integer n. */
+/* Returns x 2^n for an integer n. */
 static inline vf scale_by_power(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 
-/* 64-bit products of the even lanes. */
+/* Returns the 64-bit products of the even lanes. */
 static inline vu multiply_even(vu a, vu b) { return (vu)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
 
-/* Alternates 64-bit words of a and b, from the lower or upper half of each 16 bytes. */
+/* Take 64-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
 static inline vu interleave_low(vu a, vu b) {
     return (vu)_mm512_unpacklo_epi64((__m512i)a, (__m512i)b);
 }
@@ -41,7 +41,7 @@ static inline vu interleave_high(vu a, vu b) {
     return (vu)_mm512_unpackhi_epi64((__m512i)a, (__m512i)b);
 }
 
-/* Sum of the lanes: adds the upper half to the lower half until one lane is left. */
+/* Sums the lanes: adds the upper half to the lower half until one lane is left. */
 static INLINE float sum_lanes(vf v) {
     __m256 high = _mm512_extractf32x8_ps((__m512)v, 1);
     __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), high);
@@ -50,8 +50,8 @@ static INLINE float sum_lanes(vf v) {
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
-/* 1 / x for positive normal x: a 14-bit estimate and one Newton step, 4 times faster than
- * division. */
+/* Returns 1 / x for a positive normal x, by a 14-bit estimate and one Newton step. This is 4 times
+ * faster than a division. */
 static INLINE vf reciprocal(vf x) {
     vf r = (vf)_mm512_rcp14_ps((__m512)x);
     return r * (2.0f - x * r);

@@ -9,8 +9,8 @@
 
 #include "device/cpu/vec_math.h"
 
-/* log(1 + u) = 2 atanh(s), s = u / (2 + u), for u in [-0.3, 0.42]: |s| <= 0.18. The series
- * 2 (s + s^3/3 + s^5/5 + ...) ends where a float does. */
+/* log(1 + u) = 2 atanh(s) with s = u / (2 + u), for u in [-0.3, 0.42], where |s| <= 0.18. The
+ * series 2 (s + s^3/3 + s^5/5 + ...) is cut where its terms vanish in a float. */
 static INLINE vf vlog_near_1(vf u) {
     vf s = u / (u + 2.0f), z = s * s;
     vf p = z * 1.818181818e-01f + 2.222222222e-01f;
@@ -20,7 +20,8 @@ static INLINE vf vlog_near_1(vf u) {
     return p * z * s + (s + s);
 }
 
-/* x = m 2^e, m in [0.707, 1.414). 0 gives -infinity, numbers below 0 give NaN. */
+/* Uses x = m 2^e with m in [0.707, 1.414). The logarithm of 0 is -infinity, that of a negative
+ * number NaN. */
 static INLINE vf vlog(vf x) {
     vi tiny = x < 1.17549435e-38f;
     vf y = pick(tiny, x * 8388608.0f, x);
@@ -29,7 +30,7 @@ static INLINE vf vlog(vf x) {
     vf n = __builtin_convertvector(e, vf) - (vf)(tiny & (vi)splat(23));
     vf r = (vlog_near_1(m - 1.0f) + n * -2.12194440e-4f) + n * 0.693359375f;
     r = pick(x == 0.0f, splat(-INFINITY), r);
-    r = pick(~(x >= 0.0f), splat(NAN), r); /* below 0, or NaN */
+    r = pick(~(x >= 0.0f), splat(NAN), r); /* x is below 0, or NaN */
     return pick(x == INFINITY, x, r);
 }
 
@@ -39,8 +40,8 @@ static INLINE vf vlog1p_any(vf x) {
     return pick(near, vlog_near_1(pick(near, x, splat(0))), vlog(1.0f + x));
 }
 
-/* sin(x + quarters pi / 2): x = n pi / 2 + r, |r| <= pi / 4. pi / 2 is split in three; n times the
- * first two parts is exact for |n| < 2^13. Taylor series of sin r and cos r. */
+/* sin(x + quarters pi / 2), with x = n pi / 2 + r, |r| <= pi / 4. pi / 2 is split into three parts;
+ * n times each of the first two is exact for |n| < 2^13. Taylor series give sin r and cos r. */
 static INLINE vf vsin_turned(vf x, int quarters) {
     const float to_integer = 12582912.0f;
     vf n = (x * 0.636619772f + to_integer) - to_integer;
@@ -56,7 +57,7 @@ static INLINE vf vsin_turned(vf x, int quarters) {
     c = (c * z + -0.5f) * z + 1.0f;
     vi quarter = __builtin_convertvector(n, vi) + quarters;
     vf y = pick((quarter & 1) != 0, c, s);
-    vi sign = (quarter & 2) != 0; /* -1: negate */
+    vi sign = (quarter & 2) != 0; /* -1: change the sign */
     return (vf)((vi)y ^ (sign & INT32_MIN));
 }
 

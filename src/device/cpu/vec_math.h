@@ -9,8 +9,8 @@
 
 #include "device/cpu/vec.h"
 
-/* exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. ln 2 is split in two parts; n times
- * the first part is exact. Adding 1.5 x 2^23 rounds to an integer. */
+/* exp(x) = 2^n exp(r), with n = round(x / ln 2), so |r| <= ln 2 / 2. ln 2 is split into two parts;
+ * n times the first part is exact. Adding 1.5 x 2^23 rounds to an integer. */
 static INLINE vf vexp(vf x) {
     const float to_integer = 12582912.0f;
     x = vmin(splat(89.0f), vmax(splat(-104.0f), x));
@@ -69,9 +69,9 @@ static INLINE vf vnormal(vf x) {
     return pick(x > 0.0f, 1.0f - tail, tail);
 }
 
-/* P(X <= x), absolute error below 3e-7, and *density = exp(-x^2 / 2) from one exponential. The tail
- * is the density times a polynomial in u = 1 / (1 + 0.27 |x|), fitted to this form (Hastings; see
- * Abramowitz and Stegun, 7.1.26). */
+/* P(X <= x) with an absolute error below 3e-7, and *density = exp(-x^2 / 2); both from one
+ * exponential. The tail is the density times a polynomial in u = 1 / (1 + 0.27 |x|), fitted to this
+ * form (Hastings; see Abramowitz and Stegun, 7.1.26). */
 static INLINE vf vnormal_density(vf x, vf *density) {
     vf u = reciprocal(1.0f + 0.27f * vmin(splat(1e30f), vabs(x)));
     vf p = u * -1.215969250e-01f + 5.100508928e-01f;

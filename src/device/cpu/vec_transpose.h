@@ -4,7 +4,7 @@
 
 #include "device/cpu/vec.h"
 
-/* Interleaves a and b: a0 b0 a1 b1 ... of the low halves, and of the high halves. */
+/* Interleave a and b, a0 b0 a1 b1 ...: the low halves, and the high halves. */
 #if LANES == 16
 #define WEAVE_LOW(a, b)                                                                            \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
@@ -18,7 +18,7 @@
 #define WEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-/* One stage of transpose(): a perfect shuffle of the rows. */
+/* One stage of transpose: a perfect shuffle of the rows. */
 static INLINE void weave(const vf x[LANES], vf y[LANES]) {
 #pragma GCC unroll 8
     for (int i = 0; i < LANES / 2; i++) {

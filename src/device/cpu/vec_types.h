@@ -26,10 +26,11 @@ static INLINE vf load(const float *p) {
 
 static INLINE void store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
-/* a where the mask is all ones, b where it is 0. */
+/* Takes a where the mask is all ones, b where it is 0. */
 static INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
-/* x rounded to the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN. */
+/* Returns x rounded to the nearest bf16, ties to even, in the upper half of each lane. NaN stays
+ * NaN. */
 static INLINE vu bf16_nearest(vf x) {
     vu bits = (vu)x, nan = (vu)((bits & 0x7FFFFFFFu) > 0x7F800000u);
     vu near = bits + 0x7FFFu + (bits >> 16 & 1);
@@ -37,10 +38,10 @@ static INLINE vu bf16_nearest(vf x) {
 }
 
 static INLINE vf vabs(vf x) { return (vf)((vi)x & 0x7FFFFFFF); }
-/* x with the sign of s, for x >= 0. */
+/* Returns x, which is not negative, with the sign of s. */
 static INLINE vf with_sign(vf x, vf s) { return (vf)((vi)x | ((vi)s & INT32_MIN)); }
 
-/* May ignore a NaN lane. */
+/* Returns the largest lane. It may ignore a lane that is NaN. */
 static INLINE float max_lanes(vf v) {
     float max = v[0];
     for (int i = 1; i < LANES; i++)

@@ -5,7 +5,7 @@
 #include "device/cpu/optim.h"
 #include "optim/norm.h"
 
-/* Two loops, with and without Delta, so that neither has a branch. */
+/* Defines two loops, with and without Delta, so that neither has a branch. */
 #define LOOP(name, rule)                                                                           \
     static void name(const struct sl_step_coef *coef, const struct sl_step_io *io) {               \
         const struct sl_step_coef c = *coef;                                                       \
@@ -30,7 +30,7 @@ LOOP(step_adam, sl_rule_adam(&c, &w[i], g[i], &m[i], &v[i]))
 LOOP(step_nadam, sl_rule_nadam(&c, &w[i], g[i], &m[i], &v[i]))
 LOOP(step_lion, sl_rule_lion(&c, &w[i], g[i], &m[i]))
 
-/* out may be w: error feedback and PipeMare's velocity use it in place. */
+/* `out` may be `w`: error feedback and PipeMare's velocity use it in place. */
 static void predict_by(float *out, const float *w, const float *delta, float by, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         float step = by * delta[i];

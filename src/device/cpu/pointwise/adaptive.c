@@ -3,7 +3,7 @@
 #include "device/cpu/pointwise/runs.h"
 #include "op/relative.h"
 
-/* The bin of place i of n over `size` pixels. */
+/* The bin of output place i of n covers pixels [bin_from, bin_to) of `size`. */
 static INLINE int64_t bin_from(int64_t i, int64_t n, int64_t size) { return i * size / n; }
 static INLINE int64_t bin_to(int64_t i, int64_t n, int64_t size) {
     return ((i + 1) * size + n - 1) / n;
@@ -21,7 +21,8 @@ static INLINE struct bin bin_of(const int64_t x[4], const int64_t y[4], int64_t 
 
 enum { WIDTH = 1024 }; /* columns that are summed at once */
 
-/* y (+)= mean of the bins of one row of y, whose rows of x are added up before, if they are short. */
+/* y (+)= the mean of each bin in one row of y. Adds up the rows of x of that bin row first, if they
+ * are short. */
 static void pool_row(float *y, const float *x, const int64_t xs[4], const int64_t ys[4],
                      int64_t row, bool add) {
     float sums[WIDTH];
@@ -42,7 +43,7 @@ static void pool_row(float *y, const float *x, const int64_t xs[4], const int64_
     }
 }
 
-/* dx += dy / count over the bins of one plane */
+/* dx += dy / count, over the bins of one plane. */
 static void spread_plane(float *dx, const float *dy, const int64_t xs[4], const int64_t ys[4]) {
     for (int64_t i = 0; i < ys[2] * ys[3]; i++) {
         struct bin bin = bin_of(xs, ys, i);
@@ -91,7 +92,7 @@ static struct sl_relative relative_of(const struct sl_device_cpu_call *call, int
     return (struct sl_relative){buckets, attr[3].i, attr[2].i != 0};
 }
 
-/* Buckets of the distances 1 - queries .. keys - 1, into scratch. */
+/* Writes the buckets of the distances 1 - queries to keys - 1 into scratch. */
 static const int32_t *buckets_of(const struct sl_device_cpu_call *call, int64_t buckets) {
     struct sl_relative relative = relative_of(call, buckets);
     int64_t queries = call->instr->attr[0].i, keys = call->instr->attr[1].i;

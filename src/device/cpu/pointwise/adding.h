@@ -1,9 +1,8 @@
 /* Accumulation for kernels that can only overwrite their output.
  *
- * ADDING(NAME) wraps k_NAME: if the call adds, the kernel writes to scratch, behind its own
- * scratch, and the result is added from there. This is rare: it needs a parameter that feeds the op
- * directly.
- */
+ * ADDING(NAME) wraps k_NAME: if the call adds, the kernel writes its result to scratch, behind
+ * the part that it uses itself, and the wrapper adds it from there. This is rare: it happens
+ * only if a parameter feeds the op directly. */
 #ifndef SL_DEVICE_CPU_POINTWISE_ADDING_H
 #define SL_DEVICE_CPU_POINTWISE_ADDING_H
 
@@ -15,7 +14,7 @@ typedef int64_t scratch_fn(const struct sl_instr *instr, int threads);
 #define run_adding SL_ISA_NAME(run_adding)
 #define adding_scratch SL_ISA_NAME(adding_scratch)
 
-/* own: scratch of the kernel itself; NULL: none. */
+/* `own` returns the bytes of scratch that the kernel itself needs; NULL: none. */
 void run_adding(const struct sl_device_cpu_call *call, kernel_fn *run, scratch_fn *own);
 int64_t adding_scratch(const struct sl_instr *instr, int threads, scratch_fn *own);
 

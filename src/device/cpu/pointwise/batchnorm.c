@@ -1,9 +1,9 @@
 /* batchnorm and batchnorm_eval of x [B,C,inner], with gradients.
  *
- * Channels are split over the threads. Every sum of a channel runs sample by sample, in double. The
- * mean and the squared deviations of some planes are computed while they are in the L1 cache and
- * merged with those of earlier planes (Chan et al. 1979): x is read from memory once.
- */
+ * Channels are split over the threads. Every sum of a channel adds sample by sample, in double.
+ * The mean and the squared deviations of a few planes are computed while these are in the L1
+ * cache, then merged with those of earlier planes (Chan et al. 1979), so x is read from memory
+ * once. */
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/vec.h"
 
@@ -27,12 +27,12 @@ struct range {
     int64_t from, to;
 };
 
-/* Samples that are summed per lane before the lanes are added. */
+/* Number of samples that are summed per lane before the lanes are added. */
 static INLINE int64_t samples_at_once(const struct channels *c) {
     return c->inner >= 1024 ? 1 : 1024 / c->inner;
 }
 
-/* Sum over a range of samples of x - off, or of its square. */
+/* Sums x - off, or its square, over a range of samples. */
 static INLINE double plane_sums(const struct channels *c, const float *x, struct range samples,
                                 float off, bool square) {
     vf sum = {0};
@@ -41,7 +41,7 @@ static INLINE double plane_sums(const struct channels *c, const float *x, struct
     for (int64_t s = samples.from; s < samples.to; s++) {
         const float *plane = x + s * c->count * c->inner;
         for (int64_t i = 0; i < whole; i += LANES) {
-            if (square) /* the next range of samples */
+            if (square) /* prefetch the next range of samples */
                 prefetch_run(plane + i + (samples.to - samples.from) * c->count * c->inner, LANES);
             vf v = load(plane + i) - off;
             sum += square ? v * v : v;
@@ -72,7 +72,7 @@ static void channel_moments(const struct channels *c, const float *x, int64_t ch
     stat[1] = squares / seen;
 }
 
-/* y = x slope + shift for all planes of a channel. */
+/* y = x slope + shift, for all planes of a channel. */
 static void channel_map(const struct channels *c, float *y, const float *x, int64_t channel,
                         const float by[2]) {
     for (int64_t s = 0; s < c->samples; s++) {
@@ -111,7 +111,7 @@ static void k_batchnorm(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 0), batchnorm_part);
 }
 
-/* Sums over a channel of dy and of dy (x - mean). */
+/* Sums dy and dy (x - mean) over a channel. */
 static void channel_sums(const struct channels *c, const float *const in[2], int64_t channel,
                          float mean, double sum[2]) {
     int64_t step = samples_at_once(c);

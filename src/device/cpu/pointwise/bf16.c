@@ -28,9 +28,9 @@ static void round_run(uint16_t *to, const float *from, int64_t n) {
     }
 }
 
-/* The run of an operand that holds element i of [i, to), up to its end. */
+/* The contiguous elements of an operand from element i on, up to `to` at most. */
 struct half_run {
-    int64_t at, count; /* offset and length in the wider tensor */
+    int64_t at, count; /* offset in the wider tensor, and length */
 };
 
 static struct half_run run_of(const struct sl_operand *operand, int64_t i, int64_t to) {

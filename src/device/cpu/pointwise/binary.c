@@ -5,7 +5,8 @@
 #include <math.h>
 
 static FN(quotient_of) { return a / b; }
-/* NaN if either is: vmax and vmin return b then. NOLINTBEGIN(misc-redundant-expression) */
+/* NaN if either operand is NaN; vmax and vmin alone would return b.
+ * NOLINTBEGIN(misc-redundant-expression) */
 static FN(larger_of) { return pick(a != a, a, vmax(a, b)); }
 static FN(smaller_of) { return pick(a != a, a, vmin(a, b)); }
 /* NOLINTEND(misc-redundant-expression) */
@@ -35,7 +36,7 @@ BROADCAST_OF(pow, 1, pow_of, no_numbers)
     }                                                                                              \
     ZIP3_OF(name, name##_run)
 
-/* dy where the first is larger, half of it where both are equal */
+/* dy where this operand is the larger one, half of dy where both are equal, else 0. */
 static INLINE vf share(vf dy, vi larger, vi same) {
     return (vf)((larger & (vi)dy) | (same & (vi)(dy * 0.5f)));
 }
@@ -61,7 +62,7 @@ SLOPE(min_db, share(dy, b < a, a == b))
 SLOPE(pow_da, pow_da_of_lanes(dy, a, b))
 SLOPE(pow_db, pow_db_of_lanes(dy, a, b))
 
-/* where: cond is an int, 0 or not; a and b of either type. */
+/* `cond` is an int: 0 or not. a and b have either type. */
 static INLINE vf where_of(vf cond, vf a, vf b) { return pick((vi)cond != 0, a, b); }
 static INLINE vf where_true(vf dy, vf cond, vf none) {
     (void)none;

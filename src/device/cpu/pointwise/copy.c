@@ -19,7 +19,7 @@ static void k_copy(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), copy_part);
 }
 
-/* A tensor as rows around one axis: [outer, size x inner]. */
+/* Views a tensor as rows around one axis: [outer, size x inner]. */
 static struct sl_kernel_rows around(const struct sl_shape *shape, int64_t axis) {
     struct sl_kernel_rows a = {1, 1};
     for (int i = 0; i < shape->rank; i++)
@@ -116,8 +116,8 @@ static void k_concat(const struct sl_device_cpu_call *call) {
 enum { TILE = 16 };
 
 struct turn {
-    struct sl_kernel_loops l; /* stride[0]: in x, stride[1]: in y */
-    int axis;                 /* of y, with stride 1 in x; l.rank - 1: rows are copied */
+    struct sl_kernel_loops l; /* stride[0] is in x, stride[1] in y */
+    int axis;                 /* axis of y that has stride 1 in x; l.rank - 1: rows are copied */
     int64_t planes;
 };
 
@@ -143,7 +143,7 @@ static struct turn turn_of(const struct sl_device_cpu_call *call) {
     return t;
 }
 
-/* y[i][j] = x[j][i] for one tile; stride: of j in x, of i in y. */
+/* y[i][j] = x[j][i] for one tile. stride[0] is that of j in x, stride[1] that of i in y. */
 static INLINE void turn_tile(float *y, const float *x, const int64_t stride[2], int64_t rows,
                              int64_t cols, bool add) {
     for (int64_t i = 0; i < rows; i++)
@@ -197,7 +197,7 @@ static void k_transpose(const struct sl_device_cpu_call *call) {
 
 /* ---- rows of caches and of positions (decode/ops.h) ---- */
 
-/* An operand [.., axis, ..] as [b][before][rows][after]. */
+/* Views an operand [.., axis, ..] as [b][before][rows][after]. */
 struct view {
     int64_t b, before, rows, after;
 };
@@ -240,7 +240,7 @@ static void decode_pick(const struct sl_device_cpu_call *call) {
                sizeof(float) * (size_t)x.after);
 }
 
-/* Rows of x, which may be parts of wider rows, to the cache: its memory changes. */
+/* Copies rows of x, which may be parts of wider rows, into the cache in place. */
 static void decode_put(const struct sl_device_cpu_call *call) {
     const struct sl_operand *from = &call->instr->in[1];
     int64_t length = call->instr->attr[1].i;

@@ -13,15 +13,15 @@ enum { DROP_P, DROP_STREAM };
 typedef uint64_t vw __attribute__((vector_size(SL_ISA_VEC_BYTES)));
 
 struct dropper {
-    vw lane; /* block of each lane, from the first */
+    vw lane; /* block of each lane, relative to the first */
     uint64_t seed, stream,
-        first; /* first: index of the micro-batch's first element in the stream */
+        first; /* `first` is the index in the stream of the micro-batch's first element */
     uint32_t below;
-    float slope, shift, dropped; /* kept: x slope + shift */
+    float slope, shift, dropped; /* a kept element becomes x slope + shift */
     bool add;
 };
 
-/* 2 LANES words, starting at `block`. */
+/* Draws 2 LANES words, from `block` on. */
 static INLINE void draw(const struct dropper *d, uint64_t block, vu word[2]) {
     vw c[4], key[2] = {(d->seed & 0xFFFFFFFFu) + (vw){0}, (d->seed >> 32) + (vw){0}};
     const vu factor[2] = {0xD2511F53u + (vu){0}, 0xCD9E8D57u + (vu){0}};
@@ -47,8 +47,8 @@ static INLINE vf drop(const struct dropper *d, vf x, vu word) {
     return pick((vi)(word >= d->below), x * d->slope + d->shift, splat(d->dropped));
 }
 
-/* n < 2 LANES elements, starting at element `at` of the stream. If `at` is inside a block, n <=
- * 3. */
+/* Handles n < 2 LANES elements from element `at` of the stream on. If `at` is inside a block, n is
+ * at most 3. */
 static void drop_few(const struct dropper *d, float *y, const float *x, uint64_t at, int64_t n) {
     uint32_t word[2 * LANES];
     vu words[2];
@@ -99,7 +99,8 @@ static INLINE void drop_part(void *ctx, int thread, int threads, drop_numbers *n
 
 static void dropout_numbers(struct dropper *d, double p) { d->slope = (float)(1 / (1 - p)); }
 
-static const double alpha_lowest = -1.7580993408473768599; /* -lambda alpha of selu */
+/* -lambda alpha of selu: its lowest value */
+static const double alpha_lowest = -1.7580993408473768599;
 
 static double alpha_slope(double p) {
     return 1 / sqrt((1 - p) * (1 + p * alpha_lowest * alpha_lowest));

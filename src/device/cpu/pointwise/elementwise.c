@@ -80,7 +80,7 @@ static FN(gelu_tanh_slope) { return a * vgelu_slope(b); }
 
 static FN(gelu_erf) { return a * vnormal(a); }
 
-/* d/dx (x P(x)) = P + x p, p = exp(-x^2 / 2) / sqrt(2 pi) */
+/* The derivative of x P(x) is P + x p, with p = exp(-x^2 / 2) / sqrt(2 pi). */
 static FN(gelu_erf_slope) {
     vf density, below = vnormal_density(b, &density);
     return a * (below + b * (0.398942280401433f * density));

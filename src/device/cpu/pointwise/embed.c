@@ -54,7 +54,7 @@ struct embed_dw {
     const struct sl_device_cpu_call *call;
     int64_t count, n, rows, share;
     float factor;
-    int64_t padding; /* this row gets nothing; -1: none */
+    int64_t padding; /* row of the table that gets no gradient; -1: none */
     bool by_column;
 };
 

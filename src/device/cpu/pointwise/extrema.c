@@ -1,13 +1,12 @@
 /* reduce_max, reduce_min, reduce_var and their gradients, over any axes.
  *
- * Axes are merged until kept (K) and reduced (R) ones alternate. A unit is all that a thread needs
- * for one result, or for up to CHUNK results next to each other:
+ * Axes are merged until kept (K) and reduced (R) ones alternate. A thread works on units:
  *
- *   innermost axis R    a unit is one result; it visits runs of R
- *   innermost axis K    a unit is CHUNK columns of the innermost axis; it visits rows of them
+ *   innermost axis R    a unit computes one result; it visits runs of R
+ *   innermost axis K    a unit computes up to CHUNK results that are neighbours on that axis; it
+ *                       visits rows of them
  *
- * The order within a unit depends on the shape only.
- */
+ * The order within a unit depends on the shape only. */
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/pointwise/loops.h"
 #include "device/cpu/pointwise/runs.h"
@@ -15,23 +14,24 @@
 enum { CHUNK = 512 };
 
 struct unit {
-    const float *x, *dy, *y; /* x: the visited tensor; dy, y: at the first result of the unit */
-    float *out;              /* of the shape of x, or at the first result */
+    /* x is the visited tensor; dy and y point to the first result of the unit */
+    const float *x, *dy, *y;
+    float *out; /* has the shape of x, or points to the first result */
     double acc[CHUNK];
     float best[CHUNK];
-    float factor, scale; /* of a term of the mean; of the result */
+    float factor, scale; /* `factor` multiplies a term of the mean, `scale` the result */
     bool across;         /* a run is reduced to one result */
 };
 
-/* Visits n elements at offset `at` of x. */
+/* Visits n elements from offset `at` of x on. */
 typedef void visit_fn(struct unit *u, int64_t at, int64_t n);
 typedef void end_fn(struct unit *u, int64_t n);
 
 struct reduction {
     const struct sl_device_cpu_call *call;
-    struct sl_kernel_loops kept, reduced; /* stride[0]: in x; kept stride[1]: in the result */
+    struct sl_kernel_loops kept, reduced; /* stride[0] is in x, stride[1] of `kept` in the result */
     bool across;
-    int64_t columns; /* of the innermost kept axis, if it is innermost */
+    int64_t columns; /* length of the innermost axis if it is kept */
 };
 
 static struct reduction reduction_of(const struct sl_device_cpu_call *call,
@@ -57,7 +57,7 @@ static struct reduction reduction_of(const struct sl_device_cpu_call *call,
     loops_close(&r.kept);
     r.across = r.reduced.stride[0][r.reduced.rank - 1] == 1;
     r.columns = r.across ? 1 : r.kept.size[r.kept.rank - 1];
-    if (r.across) /* an innermost axis of one element: loops_seek leaves it out */
+    if (r.across) /* loops_seek leaves out the innermost axis: add one of one element */
         r.kept.size[r.kept.rank] = 1, r.kept.stride[0][r.kept.rank] = 1,
         r.kept.stride[1][r.kept.rank] = 1, r.kept.rank++;
     else
@@ -72,7 +72,7 @@ static int64_t loops_outer(const struct sl_kernel_loops *l) {
     return count;
 }
 
-/* All rows of a unit in order. */
+/* Visits all rows of a unit in order. */
 static void visit_all(const struct reduction *r, struct unit *u, int64_t base, int64_t n,
                       visit_fn *f) {
     int last = r->reduced.rank - 1;
@@ -83,7 +83,7 @@ static void visit_all(const struct reduction *r, struct unit *u, int64_t base, i
     }
 }
 
-struct steps { /* up to two passes over x; what begins and what ends a unit */
+struct steps { /* up to two passes over x, and what begins and ends a unit */
     visit_fn *first, *second;
     end_fn *begin, *middle, *end;
 };
@@ -124,7 +124,7 @@ static void begin_max(struct unit *u, int64_t n) {
         u->best[j] = -INFINITY;
 }
 
-/* factor: 1 for max, -1 for min, which is the max of -x */
+/* `factor` is 1 for max and -1 for min, which is -max(-x) */
 static void visit_max(struct unit *u, int64_t at, int64_t n) {
     const float *x = u->x + at;
     int64_t i = 0;
@@ -134,7 +134,8 @@ static void visit_max(struct unit *u, int64_t at, int64_t n) {
                      i, n);
         return;
     }
-    enum { CHAINS = 8 }; /* independent of each other: comparisons have a latency */
+    /* independent chains of comparisons, because each comparison waits for the one before */
+    enum { CHAINS = 8 };
     vf best[CHAINS];
     for (int k = 0; k < CHAINS; k++)
         best[k] = splat(u->best[0]);
@@ -211,7 +212,7 @@ static void visit_sum(struct unit *u, int64_t at, int64_t n) {
             u->acc[i] += (double)x[i];
 }
 
-/* terms of a sum, and terms less the correction */
+/* terms[0]: terms of a sum; terms[1]: terms less the correction. */
 static void var_terms(const struct sl_device_cpu_call *call, const struct sl_operand *x,
                       const struct sl_operand *y, double terms[2]) {
     terms[0] = (double)x->numel / (double)y->numel;

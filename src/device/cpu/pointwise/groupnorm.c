@@ -4,7 +4,8 @@
 #include "device/cpu/pointwise/runs.h"
 
 struct groups {
-    int64_t b, c, plane, groups, channels, each; /* channels, elements: of a group */
+    /* `channels` and `each` count the channels and elements of a group */
+    int64_t b, c, plane, groups, channels, each;
 };
 
 static struct groups groups_of(const struct sl_shape *x, const struct sl_shape *mean) {
@@ -15,7 +16,7 @@ static struct groups groups_of(const struct sl_shape *x, const struct sl_shape *
     return z;
 }
 
-/* Sum of (x - mean) y. */
+/* Returns the sum of (x - mean) y. */
 static INLINE float sum_product(const float *x, const float *y, float mean, int64_t n) {
     vf s[2] = {{0}};
     int64_t i = 0;

@@ -4,7 +4,7 @@
 
 enum { POOL_KERNEL, POOL_STRIDE, POOL_PAD, POOL_INCLUDE };
 
-/* One side of a window, clipped to the image. */
+/* One side of a window, without what lies outside the image. */
 struct span {
     int64_t from, to;
 };
@@ -15,7 +15,7 @@ static struct span span_of(const union sl_attr *attr, int direction, int64_t at,
     return (struct span){from > 0 ? from : 0, to < size ? to : size};
 }
 
-/* Planes [from, to) of a part; sizes of a plane of x (h, w) and of y (oh, ow). */
+/* Planes [from, to) of a part, with the sizes of a plane of x (h, w) and of y (oh, ow). */
 struct planes {
     int64_t from, to;
     int64_t h, w, oh, ow;
@@ -28,7 +28,7 @@ static struct planes planes_of(const struct sl_shape *x, const struct sl_shape *
     return p;
 }
 
-/* Index of the maximum: the first of equal ones; a NaN is larger than any number. */
+/* Returns the index of the maximum: the first of equal values. A NaN counts as the largest. */
 static int32_t find_largest(const float *x, int64_t width, struct span row, struct span col) {
     int64_t best = row.from * width + col.from;
     for (int64_t r = row.from; r < row.to; r++)
@@ -78,7 +78,7 @@ static void k_maxpool_dx(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), maxpool_dx_part);
 }
 
-/* 1 / number of elements that the mean of a window counts. */
+/* Returns 1 / the number of elements that the mean of a window counts. */
 static float window_share(const union sl_attr *attr, struct span row, struct span col) {
     const int64_t *kernel = attr[POOL_KERNEL].ints.at;
     int64_t inside = (row.to - row.from) * (col.to - col.from);

@@ -1,8 +1,7 @@
-/* gather, index_select, scatter_add, one_hot and the gradients.
+/* gather, index_select, scatter_add, one_hot and their gradients.
  *
- * Sums at an index run in the order of the indices: a thread owns whole items (outer), or columns
- * (inner) of all of them, and reads every index.
- */
+ * Values with the same index are added in the order of the indices: a thread owns whole items
+ * (outer), or some columns (inner) of all items, and reads every index. */
 #include "device/cpu/pointwise/kernel.h"
 #include "device/cpu/pointwise/lines.h"
 
@@ -12,7 +11,7 @@ static INLINE int64_t place(int32_t index, int64_t size) {
     return at;
 }
 
-/* thin: indices; wide: x */
+/* `thin` has the shape of the indices, `wide` that of x. */
 struct gather {
     const struct sl_device_cpu_call *call;
     struct sl_lines wide, thin;
@@ -50,7 +49,7 @@ static void k_gather(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), gather_part);
 }
 
-/* to[index] += from for lines [first, last) of outer x inner */
+/* to[index] += from, for lines [first, last) of outer x inner. */
 static void scatter_lines(const struct gather *g, int64_t first, int64_t last) {
     int64_t n = g->thin.inner, size = g->thin.size;
     for (int64_t o = first / n; o * n < last; o++) {
@@ -120,7 +119,7 @@ static void k_index_select(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), select_part);
 }
 
-/* Threads own columns, so that each sum keeps its order; one wide run for a single thread. */
+/* Threads own items, or columns of all items if there are few, so that each sum keeps its order. */
 static void select_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct sl_lines x = lines_of(&call->instr->out[0].shape, call->instr->attr[0].i);

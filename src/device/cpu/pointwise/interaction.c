@@ -30,7 +30,7 @@ static void k_dot_interaction(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 0) * call->instr->in[0].shape.dim[1], dot_interaction_part);
 }
 
-/* The gradient of the pair (i, j). */
+/* Returns the gradient of the pair (i, j). */
 static INLINE float pair_of(const float *dy, int64_t i, int64_t j, int64_t self) {
     int64_t high = i > j ? i : j, low = i > j ? j : i;
     if (i == j)
@@ -38,7 +38,7 @@ static INLINE float pair_of(const float *dy, int64_t i, int64_t j, int64_t self)
     return dy[high * (high - 1) / 2 + (self ? high : 0) + low];
 }
 
-/* dx = or += the sum of rows of x, each times its factor. */
+/* dx = or += the sum of the rows of x, each times its factor. */
 static INLINE void mix_rows(float *dx, const float *x, const float *factor,
                             struct sl_kernel_rows x_rows, bool add) {
     for (int64_t k = 0; k < x_rows.n; k += LANES) {

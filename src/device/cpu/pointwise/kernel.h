@@ -9,8 +9,8 @@
 
 #include "device/cpu/kernels.h"
 
-/* A kernel with fewer than SMALL elements runs on the calling thread: waking others costs more.
- * Parts begin at multiples of GRAIN floats, which are whole cache lines. */
+/* SMALL: a kernel with fewer elements runs on the calling thread alone, because waking others costs
+ * more. GRAIN: parts begin at multiples of so many floats, which are whole cache lines. */
 enum { SMALL = 8192, GRAIN = 64 };
 
 typedef void part_fn(void *ctx, int part, int parts);
@@ -31,7 +31,7 @@ static INLINE int64_t numel_out(const struct sl_device_cpu_call *call, int i) {
     return sl_graph_shape_numel(&call->instr->out[i].shape, 1);
 }
 
-/* A shape [..., n] as `count` rows of n. */
+/* Views a shape [..., n] as `count` rows of n. */
 struct sl_kernel_rows {
     int64_t count, n;
 };

@@ -1,4 +1,4 @@
-/* A tensor as [outer, size, inner] around one axis. */
+/* Views a tensor as [outer, size, inner] around one axis. */
 #ifndef SL_DEVICE_CPU_POINTWISE_LINES_H
 #define SL_DEVICE_CPU_POINTWISE_LINES_H
 

@@ -1,8 +1,7 @@
 /* Nested loops over a shape, with the strides of up to two tensors.
  *
- * Neighbouring axes are merged if one stride covers both. The innermost axis is the last; there is
- * at least one.
- */
+ * Neighbouring axes are merged if one stride covers both. There is at least one axis; the innermost
+ * one comes last. */
 #ifndef SL_DEVICE_CPU_POINTWISE_LOOPS_H
 #define SL_DEVICE_CPU_POINTWISE_LOOPS_H
 
@@ -36,7 +35,7 @@ static inline void loops_close(struct sl_kernel_loops *l) {
     l->size[0] = l->stride[0][0] = l->stride[1][0] = 1;
 }
 
-/* Strides of a tensor that is broadcast to `wide`: 0 along the axes it lacks. */
+/* Computes the strides of a tensor that is broadcast to `wide`: 0 along the axes that it lacks. */
 static inline void broadcast_strides(const struct sl_shape *narrow, const struct sl_shape *wide,
                                      int64_t stride[SL_MAX_RANK]) {
     int64_t next = 1;
@@ -60,7 +59,7 @@ broadcast_loops(const struct sl_shape *a, const struct sl_shape *b, const struct
     return l;
 }
 
-/* Offsets of both tensors at index `row` over all axes but the last. */
+/* Computes the offsets of both tensors for row `row`, which counts over all axes but the last. */
 static inline void loops_seek(const struct sl_kernel_loops *l, int64_t row, int64_t offset[2]) {
     offset[0] = offset[1] = 0;
     for (int i = l->rank - 2; i >= 0; i--) {

@@ -141,7 +141,7 @@ static FN(square_off) { return (a - b) * (a - b); }
 static FN(bce_term) { return (1.0f - b) * a + (1.0f + k[0] * b) * vsoftplus_of_minus(a); }
 
 static void bce_weight(const struct sl_device_cpu_call *call, float k[4]) {
-    k[0] = (float)call->instr->attr[0].f - 1; /* weight of positives, minus 1 */
+    k[0] = (float)call->instr->attr[0].f - 1; /* weight of positive targets, minus 1 */
 }
 
 static void mse_part(void *ctx, int thread, int threads) {
@@ -172,9 +172,10 @@ ZIP_OF(mse_dx, 1, 2, mse_slope, mse_numbers)
 ZIP_OF(bce_with_logits_dx, 1, 2, bce_slope, bce_numbers)
 ZIP_OF(bce_with_logits_dt, 1, 1, bce_target_slope, bce_numbers)
 
-/* ---- op/losses.c: k[1], k[2] are the attributes, k[0] that of the gradient's factor ---- */
+/* ---- op/losses.c: k[1], k[2] are the attributes; k[0] is the factor of the gradient ---- */
 
-/* kl with batchmean is a sum over the first size. */
+/* Returns the number that the sum of terms is divided by. For kl with batchmean that is the first
+ * size. */
 static double terms_of(const struct sl_device_cpu_call *call, int x) {
     const struct sl_attr_desc *attr = call->instr->op->attrs;
     bool rows = attr && attr[0].kind == SL_ATTR_BOOL && call->instr->attr[0].i &&

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* The number of choices of every expert, then the next free row: two passes in order. */
+/* Two passes over the choices, in order: the first counts the choices of every expert, the second
+ * gives each choice the next free row. */
 static void k_moe_slots(const struct sl_device_cpu_call *call) {
     const int32_t *choice = call->in[0];
     const union sl_attr *attr = call->instr->attr;
@@ -33,7 +34,8 @@ static void k_moe_slots(const struct sl_device_cpu_call *call) {
     }
 }
 
-/* Rows of y are cleared, then each choice fills its row; no two choices have the same row. */
+/* Clears the rows of y. Afterwards each choice fills its own row; no two choices have the same
+ * one. */
 static void clear_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     int64_t from, to;
@@ -63,7 +65,7 @@ static void k_moe_dispatch(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), dispatch_part);
 }
 
-/* y[token] = sum of weight x row over its choices, in order */
+/* y[token] = the sum over its choices, in order, of weight x row. */
 static void combine_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     int64_t n = call->instr->in[0].shape.dim[1], from, to;
@@ -111,7 +113,7 @@ static void k_moe_load(const struct sl_device_cpu_call *call) {
     const int32_t *choice = call->in[0];
     int64_t count = numel_in(call, 0), experts = call->instr->attr[0].i;
     float *load = call->out[0];
-    for (int64_t e = 0; e < experts; e++) /* counts are exact up to 2^24 */
+    for (int64_t e = 0; e < experts; e++) /* as floats, counts are exact up to 2^24 */
         load[e] = 0;
     for (int64_t i = 0; i < count; i++)
         load[choice[i]] += 1;

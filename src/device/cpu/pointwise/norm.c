@@ -2,7 +2,7 @@
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/pointwise/runs.h"
 
-/* Sum of (x - mean)^2. */
+/* Returns the sum of (x - mean)^2. */
 static float sum_squares(const float *x, float mean, int64_t n) {
     vf s[4] = {{0}};
     int64_t i = 0;
@@ -102,8 +102,8 @@ static void k_rmsnorm(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 0), rmsnorm_part);
 }
 
-/* One row of the gradient: dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w. rmsnorm: the mean
- * of x is 0 and mean(g) is left out. */
+/* One row of the gradient: dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w. For rmsnorm the
+ * mean of x is 0 and mean(g) is left out. */
 struct norm_row {
     const float *dy, *x, *w;
     float mean, rstd;

@@ -8,14 +8,14 @@
 
 struct norm_dw {
     const struct sl_device_cpu_call *call;
-    const float *dy, *x, *mean, *rstd; /* mean: NULL for rmsnorm */
+    const float *dy, *x, *mean, *rstd; /* mean is NULL for rmsnorm */
     struct sl_kernel_rows rows;
     int64_t blocks;
 };
 
 static int64_t norm_dw_blocks(int64_t rows) { return rows < 8 * BLOCKS ? (rows + 7) / 8 : BLOCKS; }
 
-/* Elements [i, i + LANES) of the term of row r. */
+/* Returns elements [i, i + LANES) of row r's term of the sum. */
 static INLINE vf norm_dw_term(const struct norm_dw *job, int64_t r, int64_t i) {
     int64_t n = job->rows.n;
     float mean = job->mean ? job->mean[r] : 0;

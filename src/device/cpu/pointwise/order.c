@@ -7,7 +7,7 @@
 
 /* ---- argmax, argmin ---- */
 
-/* The first place of the largest sign * x; NaN is the largest. */
+/* Returns the first place of the largest sign * x; NaN counts as the largest. */
 static int64_t best_place(const float *x, int64_t size, int64_t step, float sign) {
     int64_t best = 0;
     for (int64_t k = 0; k < size && !isnan(x[best * step]); k++)
@@ -16,7 +16,7 @@ static int64_t best_place(const float *x, int64_t size, int64_t step, float sign
     return best;
 }
 
-/* A run: the maximum of blocks first, then the place in the block that has it. */
+/* For a contiguous line: finds the block with the maximum first, then its place in the block. */
 static int64_t best_in_run(const float *x, int64_t size, float sign) {
     enum { BLOCK = 8 * LANES };
     int64_t block = 0, i = 0;
@@ -29,7 +29,7 @@ static int64_t best_in_run(const float *x, int64_t size, float sign) {
             bad += v;
         }
         float top = max_lanes(m), sum = sum_lanes(bad);
-        if (isnan(sum)) /* a NaN, or infinities of both signs */
+        if (isnan(sum)) /* the line holds a NaN, or infinities of both signs */
             return best_place(x, size, 1, sign);
         if (top > best) {
             best = top;
@@ -72,7 +72,7 @@ static void k_argmin(const struct sl_device_cpu_call *call) {
 
 enum { COLUMNS = 256 };
 
-/* Columns [0, n) of one item, n <= COLUMNS. */
+/* Handles columns [0, n) of one item; n is at most COLUMNS. */
 static void cumsum_columns(const struct sl_device_cpu_call *call, const struct sl_lines *l,
                            int64_t at, int64_t n) {
     const float *x = (const float *)call->in[0] + at;
@@ -89,9 +89,10 @@ static void cumsum_columns(const struct sl_device_cpu_call *call, const struct s
     }
 }
 
-enum { LINES = 8 }; /* side by side: additions have a latency */
+/* lines that advance together, because each addition waits for the one before */
+enum { LINES = 8 };
 
-/* `count` lines that are runs of memory. */
+/* Handles `count` lines that are contiguous in memory. */
 static INLINE void cumsum_lines(const struct sl_device_cpu_call *call, int64_t first, int64_t size,
                                 int count) {
     const float *x = (const float *)call->in[0] + first * size;
@@ -137,10 +138,11 @@ static void k_cumsum(const struct sl_device_cpu_call *call) {
 
 /* ---- topk ---- */
 
-enum { FEW = 64 }; /* up to here an ordered list of the best is kept, beyond all are sorted */
+/* for k up to FEW the best are kept in an ordered list; for larger k all are sorted */
+enum { FEW = 64 };
 
 struct ranked {
-    float key; /* the larger the better */
+    float key; /* a larger key ranks higher */
     int32_t place;
 };
 
@@ -155,7 +157,7 @@ static int compare_ranked(const void *a, const void *b) {
     return is_before(*x, *y) ? -1 : is_before(*y, *x);
 }
 
-/* Places only grow, so a later equal key does not displace an earlier one. */
+/* Places only grow, so a later element with an equal key does not displace an earlier one. */
 static void keep_best(struct ranked *best, int64_t k, const float *x, const struct sl_lines *l,
                       float sign) {
     int64_t count = 0;
@@ -202,7 +204,7 @@ static void topk_part(void *ctx, int thread, int threads) {
 static void k_topk(const struct sl_device_cpu_call *call) {
     if (numel_in(call, 0) < SMALL)
         topk_part((void *)call, 0, 1);
-    else /* not shared: a part uses the scratch of its thread */
+    else /* without guests: each part uses the scratch of its thread */
         sl_device_pool_run(call->pool, topk_part, (void *)call);
 }
 

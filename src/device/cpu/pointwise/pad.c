@@ -1,13 +1,13 @@
-/* pad, roll, flip: rows along the last axis move as runs; the places of rows come from the other
- * axes. The gradient of pad adds row by row in order; a thread owns whole items of the first axis.
- */
+/* pad, roll, flip: rows along the last axis move as contiguous runs; the other axes give the places
+ * of the rows. The gradient of pad adds row by row in order; a thread owns whole items of the first
+ * axis. */
 #include "device/cpu/pointwise/kernel.h"
 #include "device/cpu/pointwise/lines.h"
 
 enum { BEFORE, AFTER, MODE, VALUE };
 enum { CONSTANT, REFLECT, EDGE };
 
-/* As in op/pad.c. */
+/* The same function as in op/pad.c. */
 static INLINE int64_t reflected(int64_t at, int64_t size, int64_t mode) {
     if (at >= 0 && at < size)
         return at;
@@ -18,7 +18,7 @@ static INLINE int64_t reflected(int64_t at, int64_t size, int64_t mode) {
     return at < 0 ? -at : 2 * (size - 1) - at;
 }
 
-/* The row of x that a row of the padded tensor shows; -1: none. */
+/* Returns the row of x that a row of the padded tensor shows; -1: none. */
 static int64_t pad_row(const union sl_attr *attr, const struct sl_shape *x,
                        const struct sl_shape *y, int64_t row) {
     int64_t at = 0, stride = 1;
@@ -56,7 +56,7 @@ static void pad_part(void *ctx, int thread, int threads) {
         }
         const float *in = (const float *)call->in[0] + row * x.n;
         copy_run(out + before, in, x.n, call->add);
-        for (int64_t j = 0; j < y.n - x.n; j++) { /* the margins */
+        for (int64_t j = 0; j < y.n - x.n; j++) { /* columns of the margins */
             int64_t at = j < before ? j : j + x.n;
             int64_t k = reflected(at - before, x.n, attr[MODE].i);
             put_value(out + at, 1, k < 0 ? value : in[k], call->add);
@@ -68,7 +68,7 @@ static void k_pad(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_out(call, 0), pad_part);
 }
 
-/* Rows [from, to) of dy of one item, added at their places in dx. */
+/* Adds rows [from, to) of dy, for one item, at their places in dx. */
 static void pad_dx_rows(const struct sl_device_cpu_call *call, int64_t from, int64_t to) {
     const union sl_attr *attr = call->instr->attr;
     const struct sl_shape *xs = &call->instr->out[0].shape, *ys = &call->instr->in[0].shape;

@@ -1,21 +1,20 @@
 /* sum_to, reduce_sum, reduce_mean: sums over axes. The order of every sum depends on the shape, not
  * on the number of threads.
  *
- * Axes are merged until kept (K) and summed (R) ones alternate, then:
+ * Axes are merged until kept (K) and summed (R) ones alternate. The pattern selects the method:
  *
- *   [R,K]     adds rows in groups of 8, each group to the total. Columns are split over threads;
- *             few columns: up to BLOCKS blocks of rows, whose sums are added in order
- *   [K,R]     each row on its own
- *   [K,R,K]   as [R,K] for each item
- *   other     each element of the result walks over its terms, in double
- */
+ *   [R,K]     adds rows in groups of 8, each group to the total. Threads divide the columns; if
+ *             there are few columns, up to BLOCKS blocks of rows, whose sums are added in order
+ *   [K,R]     sums each row on its own
+ *   [K,R,K]   as [R,K], for each item
+ *   other     for each element of the result, walks over its terms, in double */
 #include "device/cpu/pointwise/reduce.h"
 #include "device/cpu/pointwise/loops.h"
 #include "device/cpu/pointwise/runs.h"
 
 enum { NARROW = 512, CHUNK = 512 };
 
-/* acc[0, n) = sum of `rows` rows of x, `stride` floats apart; n <= CHUNK. */
+/* acc[0, n) = the sum of `rows` rows of x, `stride` floats apart. n is at most CHUNK. */
 static void sum_rows(float *acc, const float *x, int64_t rows, int64_t stride, int64_t n) {
     int64_t r = 0, whole = n - n % LANES;
     memset(acc, 0, (size_t)n * sizeof *acc);
@@ -100,7 +99,8 @@ static int64_t sum_scratch(const struct sl_instr *instr, int threads) {
     return (int64_t)BLOCKS * NARROW * (int64_t)sizeof(float);
 }
 
-/* A long column or a narrow matrix: sums blocks of rows into scratch, then adds these in order. */
+/* For a long column or a narrow matrix: sums blocks of rows into scratch, then adds the blocks in
+ * order. */
 static void sum_narrow(struct sl_sum_job *job) {
     float acc[NARROW];
     job->partial = job->call->scratch;
@@ -110,7 +110,7 @@ static void sum_narrow(struct sl_sum_job *job) {
     put_sums(job, job->y, acc, job->n);
 }
 
-/* Sums one long run as rows of NARROW; adds the rest last. */
+/* Sums one long run of floats as rows of NARROW; adds the remainder last. */
 static void sum_all(struct sl_sum_job *job, int64_t count) {
     int64_t whole = count / NARROW * NARROW;
     float acc[NARROW] = {0}, total;
@@ -140,7 +140,7 @@ static void sum_items(struct sl_sum_job *job) {
         sum_split(job, items_part);
 }
 
-/* Any pattern of axes: loops over the kept and over the summed ones. */
+/* For any other pattern of axes: loops over the kept axes and over the summed ones. */
 struct walk_job {
     struct sl_sum_job *job;
     struct sl_kernel_loops kept, summed;
@@ -174,7 +174,7 @@ static void walk_part(void *ctx, int thread, int threads) {
     }
 }
 
-/* y = sum of x over the axes where `narrow` has size 1, times factor. */
+/* y = factor times the sum of x over the axes where `narrow` has size 1. */
 static void sum_to_shape(const struct sl_device_cpu_call *call, const struct sl_shape *narrow,
                          float factor) {
     const struct sl_shape *wide = &call->instr->in[0].shape;
@@ -182,7 +182,7 @@ static void sum_to_shape(const struct sl_device_cpu_call *call, const struct sl_
     struct walk_job walk = {&job, {0}, {0}};
     int64_t stride[SL_MAX_RANK], size[SL_MAX_RANK + 2] = {1, 1, 1},
                                                     next = sl_graph_shape_numel(wide, 1);
-    int count = 0; /* size[] alternates: kept, summed, kept, ... */
+    int count = 0; /* axes alternate: kept, summed, kept, ... */
     broadcast_strides(narrow, wide, stride);
     for (int i = 0; i < wide->rank; i++) {
         bool summed = stride[i] == 0;

@@ -4,7 +4,7 @@
 
 #include "device/cpu/pointwise/kernel.h"
 
-/* Blocks of rows that are summed apart from each other, at most. */
+/* Largest number of blocks of rows that are summed separately. */
 enum { BLOCKS = 64 };
 
 /* Sums x [outer, rows, n] to y [outer, n]. */
@@ -18,7 +18,7 @@ struct sl_sum_job {
 
 #define sum_columns SL_ISA_NAME(sum_columns)
 
-/* Splits the columns over threads; adds to y if the call adds. */
+/* Splits the columns over threads. Adds to y if the call adds. */
 void sum_columns(struct sl_sum_job *job);
 
 #endif

@@ -1,11 +1,11 @@
 /* rope: rotates pairs of features of x [B,T,H,D] by an angle that grows with the position.
  *
- * First computes the cosines and sines of all positions into scratch [T,2,D/2], in double: exactly
- * at every 64th position, in between by rotating one step further. Then rotates every head.
+ * First computes the cosines and sines of all positions into scratch [T,2,D/2], in double:
+ * directly at every 64th position, and by one more rotation at each position in between. Then
+ * rotates every head.
  *
  * decode_rope turns rows that begin at another position in each sample: the angles of a position have the
- * same bits, because they start from the same 64th position.
- */
+ * same bits, because they start from the same 64th position. */
 #include "op/rope.h"
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/vec.h"
@@ -17,8 +17,9 @@ static int64_t rope_scratch(const struct sl_instr *instr, int threads) {
     return instr->in[0].shape.dim[1] * instr->in[0].shape.dim[3] * (int64_t)sizeof(float);
 }
 
-/* Cosines and sines of pair i at positions [from, to), from table[0] on; exact at `from`. One function
- * for all callers: inlined twice, its sums could round differently. */
+/* Writes the cosines and sines of pair i at positions [from, to) to the table; the first ones are
+ * computed directly. All callers share this function, because two inlined copies could round
+ * differently. */
 static __attribute__((noinline)) void rope_angles(const struct sl_instr *instr, int64_t i,
                                                   int64_t from, int64_t to, float *table) {
     const union sl_attr *attr = instr->attr;
@@ -87,7 +88,8 @@ static void k_rope(const struct sl_device_cpu_call *call) {
 
 ADDING_OWN(rope, rope_scratch)
 
-/* Angles of the rows of samples [from, to), behind them space for those between. */
+/* Computes the angles of the rows of samples [from, to). Behind them lies space for the positions
+ * in between. */
 static void decode_rope_table_part(void *ctx, int part, int parts) {
     const struct sl_device_cpu_call *call = ctx;
     const int64_t *dim = call->instr->in[0].shape.dim;

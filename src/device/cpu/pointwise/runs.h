@@ -46,8 +46,8 @@ static inline float max_run(const float *x, int64_t n) {
     return max;
 }
 
-/* Sum of exp(x - max). Stores the exponentials unless y is NULL. Prefetches the floats behind the
- * run: callers that sum a long row in pieces read them next. */
+/* Returns the sum of exp(x - max) and stores the exponentials unless y is NULL. Prefetches the
+ * floats behind the run, because a caller that sums a long row in pieces reads them next. */
 static INLINE float sum_exp(float *y, const float *x, float max, int64_t n) {
     vf s[2] = {{0}};
     int64_t i = 0;

@@ -1,5 +1,5 @@
-/* Ops at the border of a tensor-parallel region: copies for the shards of one worker, and the sum of
- * their terms. */
+/* Ops at the border of a tensor-parallel region: the copies that the shards of one worker read, and
+ * the sum of the terms that they compute. */
 #include "device/cpu/pointwise/kernel.h"
 #include "device/cpu/pointwise/runs.h"
 

@@ -1,15 +1,15 @@
-/* Functions of one tensor: y = f(x), dx = dy f'(x). Attributes are the numbers k. */
+/* Functions of one tensor: y = f(x), dx = dy f'(x). The array k holds the op's attributes. */
 #include "device/cpu/pointwise/zip.h"
 #include "device/cpu/vec_log.h"
 
-/* The float attributes, in order. */
+/* Reads the float attributes, in order. */
 static void float_attrs(const struct sl_device_cpu_call *call, float k[4]) {
     const struct sl_attr_desc *desc = call->instr->op->attrs;
     for (int i = 0; i < 4 && desc && desc[i].name; i++)
         k[i] = (float)call->instr->attr[i].f;
 }
 
-/* y(a): a is x. slope(a, b): a is dy, b is x. */
+/* Defines an op: in y(a), a is x; in slope(a, b), a is dy and b is x. */
 #define UNARY(name, y, slope)                                                                      \
     static FN(y_of_##name) { return y; }                                                           \
     static FN(dx_of_##name) { return slope; }                                                      \
@@ -18,10 +18,10 @@ static void float_attrs(const struct sl_device_cpu_call *call, float k[4]) {
 
 static INLINE vf clamp01(vf x) { return vmin(vmax(x, splat(0)), splat(1)); }
 
-/* a where the mask holds, else 0 */
+/* Returns a where the mask holds, else 0. */
 static INLINE vf keep(vi mask, vf a) { return (vf)(mask & (vi)a); }
 
-/* tanh(log(1 + e^x)) = n / (n + 2), n = e (e + 2), e = exp(x); 1 from 20 on. */
+/* tanh(log(1 + e^x)) = n / (n + 2) with n = e (e + 2), e = exp(x). From x = 20 on it is 1. */
 static INLINE vf mish_share(vf x) {
     vf e = vexp(vmin(x, splat(20))), n = e * (e + 2.0f);
     return n / (n + 2.0f);
@@ -35,7 +35,8 @@ static INLINE vf mish_slope(vf x) {
 static const float two_over_root_pi = 1.12837917f;
 
 UNARY(abs, vabs(a), pick(b > 0.0f, a, keep(b < 0.0f, -a)))
-/* Written so that NaN stays NaN: vmin and vmax return their second argument then. */
+/* The order of the arguments keeps NaN: vmin and vmax return their second argument if either is
+ * NaN. */
 UNARY(clamp, vmin(splat(k[1]), vmax(splat(k[0]), a)), keep((b >= k[0]) & (b <= k[1]), a))
 UNARY(cos, vcos(a), -a *vsin(b))
 UNARY(elu, pick(a > 0.0f, a, k[0] * vexpm1_negative(vmin(splat(0), a))),

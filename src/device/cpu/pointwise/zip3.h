@@ -80,7 +80,7 @@ static INLINE void zip3_part(void *ctx, int thread, int threads, zip3_fn *f) {
     }
 }
 
-/* Defines k_NAME, whose runs f computes. */
+/* Defines k_NAME; f computes its runs. */
 #define ZIP3_OF(name, f)                                                                           \
     static void name##_part(void *ctx, int thread, int threads) {                                  \
         zip3_part(ctx, thread, threads, f);                                                        \
@@ -89,7 +89,7 @@ static INLINE void zip3_part(void *ctx, int thread, int threads, zip3_fn *f) {
         run_parts(call, numel_out(call, 0), name##_part);                                          \
     }
 
-/* `steps`: every input has step 1. */
+/* `steps` says that every input has step 1. */
 static INLINE vf zip3_load(const struct sl_zip3_run *r, int i, int64_t at, int64_t n, bool steps) {
     const float *x = r->in[i];
     return steps || r->step[i] ? load_n(x + at, n) : splat(x[0]);
@@ -113,7 +113,7 @@ static INLINE void vec3_steps(const struct sl_zip3_run *r, vec3_fn *f, bool step
                  n, r->add);
 }
 
-/* A run of a function of three vectors. */
+/* Computes a run of a function of three vectors. */
 static INLINE void vec3_run(const struct sl_zip3_run *r, vec3_fn *f) {
     if (r->step[0] && r->step[1] && r->step[2])
         vec3_steps(r, f, true);

@@ -4,18 +4,17 @@
  *
  *   s [keys, NR] = k q'      k packed as slivers of MR keys, q packed [D, NR] and scaled
  *   p = exp(s - maximum)     per lane
- *   o [D, NR] = o correction + v' p      v read in place: D runs down the rows
+ *   o [D, NR] = o correction + v' p      v is read in place: D runs down its rows
  *
- * T x S is never stored, only KEYS x NR. A pair is a sample and a query head; threads take pairs,
- * or pieces of them.
- */
+ * Of the T x S scores only KEYS x NR are stored at a time. A pair is a sample and a query head;
+ * threads take pairs, or pieces of them. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/attention_amx.h"
 #include "device/cpu/vec_math.h"
 
 enum { KEYS = 8 * MR, MAX_KEYS = KEYS > AMX_KEYS ? KEYS : AMX_KEYS };
 
-/* The work of one thread. */
+/* What one thread works on. */
 struct attend {
     struct sl_attention z;
     const float *q, *k, *v;
@@ -23,9 +22,9 @@ struct attend {
     float *packed_k, *packed_q, *s, *o; /* [S, D] slivers, [D, NR], [KEYS, NR], [D, NR] */
     struct sl_attend_tiles tiles;       /* used instead of packed_k and packed_q on AMX */
     bool amx;
-    int64_t packed_pair; /* sample and key head in packed_k, -1: none */
-    int64_t b, h, t0;    /* this block */
-    vf top[NV], sum[NV]; /* running maximum and sum of exponentials */
+    int64_t packed_pair; /* number of the pair of sample and key head in packed_k; -1: none */
+    int64_t b, h, t0;    /* sample, query head and first query of this block */
+    vf top[NV], sum[NV]; /* running maximum and running sum of exponentials */
 };
 
 static bool amx_suits(const struct sl_attention *z) {
@@ -74,7 +73,7 @@ static void attend_values(const struct attend *w, int64_t j0, int64_t keys) {
     }
 }
 
-/* Packs keys and values once per pair, queries of this block scaled. */
+/* Packs keys and values once per pair, and the queries of this block, scaled. */
 static void attend_pack(struct attend *w, int64_t rows) {
     const struct sl_attention *z = &w->z;
     int64_t hk = w->h / z->group, pair = w->b * z->hk + hk;
@@ -91,7 +90,8 @@ static void attend_pack(struct attend *w, int64_t rows) {
         attention_amx->pack_queries(z, &w->tiles, w->packed_q, rows);
 }
 
-/* Sets scores s [keys, NR] of keys that padding or causality hide to -inf; keys from j0 on. */
+/* Sets scores s [keys, NR] to -inf for the keys that padding or causality hides. The keys begin at
+ * j0. */
 static void hide_keys(const struct attend *w, int64_t j0, int64_t keys) {
     const struct sl_attention *z = &w->z;
     const vf hidden = splat(-INFINITY);
@@ -105,7 +105,7 @@ static void hide_keys(const struct attend *w, int64_t j0, int64_t keys) {
     }
 }
 
-/* s becomes p = exp(s - maximum). fix: factor that rescales earlier sums. */
+/* Turns scores s into p = exp(s - maximum). `fix` is the factor that rescales earlier sums. */
 static void soften(struct attend *w, int64_t keys, vf fix[NV]) {
     vf top[NV], safe[NV], sum[NV] = {{0}};
     memcpy(top, w->top, sizeof top);
@@ -184,7 +184,7 @@ static void decode_attention_pair(struct attend *w, const struct sl_device_cpu_c
     const int32_t *past = call->in[3];
     int64_t n = in[0].shape.dim[1], length = in[1].shape.dim[1];
     struct sl_attention *z = &w->z;
-    z->t = min_i64(n, length - past[b]); /* rows behind the cache stay as they are */
+    z->t = min_i64(n, length - past[b]); /* rows behind the end of the cache stay as they are */
     z->s = past[b] + z->t;
     w->q = (const float *)call->in[0] + b * n * z->q_step;
     w->k = (const float *)call->in[1] + b * length * z->k_step;
@@ -221,8 +221,8 @@ static void decode_attention(const struct sl_device_cpu_call *call) {
                               (void *)call);
 }
 
-/* Pieces of a pair: 1, so that its keys are packed once; more if there are few pairs. Pieces
- * interleave blocks, because late blocks of causal attention cost more. */
+/* Number of pieces of a pair: 1, so that its keys are packed once, or more if there are few pairs.
+ * Blocks are dealt to the pieces in turn, because late blocks of causal attention cost more. */
 static int64_t attend_pieces(const struct sl_attention *z, int threads) {
     int64_t blocks = (z->t + NR - 1) / NR, pairs = z->b * z->hq;
     return threads == 1 ? 1 : min_i64(blocks, (4 * threads + pairs - 1) / pairs);

@@ -1,6 +1,6 @@
-/* The products of attention on AMX: keys, values and queries are packed once, the probabilities of
- * a block where they are computed. Heads that are not a multiple of a step wide, or too short for
- * tiles, use vectors. */
+/* The products of attention on AMX. Keys, values and queries are packed once; the probabilities of
+ * a block are packed where they are computed. Heads use vectors instead if their width is no
+ * multiple of a step or if they are too short for tiles. */
 #include "device/cpu/product/attention_amx.h"
 
 #include "device/cpu/product/amx.h"
@@ -12,7 +12,7 @@ static bool amx_attends(const struct sl_attention *z) {
     return z->d % AMX_SIDE == 0 && z->t >= AMX_SIDE && z->s >= AMX_SIDE;
 }
 
-/* Bytes of panels of `count` rows or columns and kc of k. */
+/* Bytes of the panels of `count` rows or columns, with kc of k. */
 static INLINE int64_t panels_bytes(int64_t count, int64_t kc) {
     return round_up(count, AMX_SIDE) / AMX_SIDE * (round_up(kc, AMX_SIDE) / AMX_SIDE) * AMX_STEP;
 }
@@ -30,7 +30,7 @@ static void attend_tiles_open(const struct sl_attention *z, struct sl_attend_til
     amx_open();
 }
 
-/* A whole matrix as one side of a product. */
+/* Packs a whole matrix as one side of a product. */
 static void amx_pack_side(const struct sl_amx_source *s, int64_t count, int64_t kc, char *to) {
     amx_pack_panels(s, count, kc, NULL, to, panels_bytes(AMX_SIDE, kc));
 }
@@ -43,13 +43,13 @@ static void amx_pack_keys(const struct sl_attention *z, const struct sl_attend_t
                   t->v);
 }
 
-/* From [D, NR]. */
+/* Packs queries that are stored as [D, NR]. */
 static void amx_pack_queries(const struct sl_attention *z, const struct sl_attend_tiles *t,
                              const float *lanes, int64_t rows) {
     amx_pack_side(&(struct sl_amx_source){.from = lanes, .ld = NR}, rows, z->d, t->q);
 }
 
-/* s [keys, NR] = k q'; at: first key, number of keys, of queries. */
+/* s [keys, NR] = k q'. at[] holds the first key, the number of keys and the number of queries. */
 static void amx_scores(const struct sl_attention *z, const struct sl_attend_tiles *t,
                        const int64_t at[3], float *s) {
     int64_t panel = panels_bytes(AMX_SIDE, z->d);
@@ -63,7 +63,7 @@ static void amx_scores(const struct sl_attention *z, const struct sl_attend_tile
     }
 }
 
-/* o [D, NR] = v' p for the first keys, += for others. */
+/* o [D, NR] = v' p for the first keys; o += v' p for others. */
 static void amx_values(const struct sl_attention *z, const struct sl_attend_tiles *t,
                        const int64_t at[3], const float *p, float *o) {
     int64_t panel = panels_bytes(AMX_SIDE, z->s);

@@ -1,15 +1,14 @@
 /* attention_dqkv: one thread computes the gradients of one key head and its query heads.
  *
- * Recomputes probabilities from lse, BACK queries by BACK keys at a time, keys along the lanes. q
- * is scaled, delta = dy . y per query:
+ * Recomputes the probabilities from lse, BACK queries by BACK keys at a time, with keys along
+ * the lanes. q is scaled already; delta = dy . y for each query:
  *
  *   p = exp(q k' - lse)      dp = dy v'      ds = p (dp - delta)
  *   dv' [D, keys] += dy' p   dk' [D, keys] += q' ds   dq' [D, queries] += k' ds'
  *
- * dy, q and k of the second row are read in place: D runs down the rows. Only ds is transposed.
- * Sums run over heads, blocks of keys and blocks of queries in this order, for any number of
- * threads.
- */
+ * In the second row of formulas dy, q and k are read in place: D runs down their rows. Only ds
+ * is transposed. Sums run over heads, blocks of keys and blocks of queries in this order, for
+ * any number of threads. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/attention_heads.h"
 #include "device/cpu/vec_math.h"
@@ -17,7 +16,7 @@
 
 enum { BACK = 64 }; /* a multiple of NR */
 
-/* The work of one thread. */
+/* What one thread works on. */
 struct attend_back {
     struct sl_attention z;
     const float *q, *k, *v, *dy, *y, *lse;
@@ -27,7 +26,8 @@ struct attend_back {
     float *dq_lanes;                                /* [T / NR, D, NR] */
     float *delta;                                   /* [T] */
     float *p, *ds, *turned;                         /* [BACK, BACK] */
-    int64_t b, h, q0, k0, queries, keys;            /* this block */
+    /* sample, head, first query, first key and sizes of this block */
+    int64_t b, h, q0, k0, queries, keys;
 };
 
 static int64_t back_floats(const struct sl_attention *z) {
@@ -50,7 +50,7 @@ static void back_open(struct attend_back *w, float *scratch) {
     }
 }
 
-/* Packs all queries of a head; a sliver never crosses the border of a block. */
+/* Packs all queries of a head into slivers. A sliver never crosses the border of a block. */
 static void back_slivers(const struct attend_back *w, const float *from, int64_t step, float *to) {
     const struct sl_attention *z = &w->z;
     from += query_at(z, w->b, w->h, 0, step);
@@ -58,8 +58,8 @@ static void back_slivers(const struct attend_back *w, const float *from, int64_t
         heads_pack_slivers(from + t * step, step, min_i64(BACK, z->t - t), z->d, to + t * z->d);
 }
 
-/* delta = dy . y, summed in the order of dp: if one key has probability 1, dp - delta is exactly
- * 0. */
+/* delta = dy . y, summed in the same order as dp: if one key has probability 1, dp - delta is
+ * exactly 0. */
 static void back_delta(const struct attend_back *w, int64_t t, int64_t rows) {
     const float *dy = w->dy_slivers + t * w->z.d, *y = w->q_slivers + t * w->z.d;
     for (int64_t i = 0; i < rows; i += LANES) {
@@ -85,14 +85,14 @@ static void back_turn(const struct attend_back *w) {
         }
 }
 
-/* The first query of the block that sees a key from j on; causality hides them from earlier
- * ones. */
+/* Returns the first query of the block that sees a key from j on. Causality hides these keys from
+ * earlier queries. */
 static INLINE int64_t first_query(const struct attend_back *w, int64_t j) {
     const struct sl_attention *z = &w->z;
     return z->causal ? max_i64(0, min_i64(w->queries, w->k0 + j - (z->s - z->t) - w->q0)) : 0;
 }
 
-/* c [queries, keys] = slivers lanes' over D, except for tiles that causality hides. */
+/* c [queries, keys] = slivers lanes', summed over D. Skips tiles that causality hides. */
 static void back_scores(const struct attend_back *w, const float *slivers, const float *lanes,
                         float *c) {
     int64_t d = w->z.d;
@@ -111,7 +111,7 @@ static void back_scores(const struct attend_back *w, const float *slivers, const
         }
 }
 
-/* out [D, lanes] += rows' c; rows are `step` apart, c is [count, lanes]. */
+/* out [D, lanes] += rows' c. The rows are `step` apart; c is [count, lanes]. */
 static void back_product(const struct attend_back *w, const float *rows, int64_t step,
                          const float *c, int64_t count, float *out) {
     for (int64_t k = 0; k < w->z.d; k += MR) {
@@ -128,7 +128,8 @@ static void back_product(const struct attend_back *w, const float *rows, int64_t
     }
 }
 
-/* Sets scores of hidden keys to -inf. Scores that causality hides may not have been computed. */
+/* Sets the scores of hidden keys to -inf, because scores that causality hides may not have been
+ * computed. */
 static void back_hide(const struct attend_back *w) {
     const struct sl_attention *z = &w->z;
     for (int64_t i = 0; i < w->queries; i++) {
@@ -143,7 +144,7 @@ static void back_hide(const struct attend_back *w) {
     }
 }
 
-/* p: from scores to probabilities, ds: from dp to ds; in whole vectors. */
+/* Turns scores into probabilities p, and dp into ds, in whole vectors. */
 static void back_soften(const struct attend_back *w) {
     const float *lse = w->lse + (w->b * w->z.hq + w->h) * w->z.t + w->q0;
     for (int64_t i = 0; i < w->queries; i++)

@@ -1,9 +1,9 @@
-/* Heads of attention: sizes, places in memory, and packing for tiles. */
+/* The heads of attention: their sizes, their places in memory, and packing for tiles. */
 #include "device/cpu/product/attention_heads.h"
 
 #include "device/cpu/vec_transpose.h"
 
-/* Elements from one position to the next of an operand [B,T,H,D]. */
+/* Returns the number of elements from one position to the next of an operand [B,T,H,D]. */
 static int64_t step_of(const struct sl_operand *operand) {
     return operand->row ? operand->row : operand->shape.dim[2] * operand->shape.dim[3];
 }

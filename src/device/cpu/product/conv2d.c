@@ -14,7 +14,7 @@ static void conv_bias(const struct sl_conv_job *job, int64_t b, const struct sl_
     }
 }
 
-/* Channels [m0, m1) of every group of images [b, b + count). */
+/* Computes channels [m0, m1) of every group, for images [b, b + count). */
 static void conv_images(const struct sl_conv_job *job, const struct sl_conv_room *room, int64_t b,
                         int64_t count, struct sl_gemm_part part) {
     const struct sl_conv *v = &job->v;
@@ -56,11 +56,12 @@ static void conv_part(void *ctx, int thread, int threads) {
         conv_images(job, &room, i * v->images, min_i64(v->images, v->b - i * v->images), part);
 }
 
-/* With several threads: groups of images per thread, at least; results per channel of a group that
- * amortize packing the weights. */
+/* CONV_PIECES: groups of images per thread, at least, if there are several threads. CONV_PIXELS:
+ * results per channel in a group, so many that packing the weights pays. */
 enum { CONV_PIECES = 4, CONV_PIXELS = 512 };
 
-/* The size of a group does not change a bit: every sum runs over the taps of one pixel. */
+/* Chooses the size of a group of images. It does not change a bit, because every sum runs over the
+ * taps of one pixel. */
 static struct sl_conv conv_grouped(const struct sl_conv *v, int threads) {
     struct sl_conv grouped = *v;
     int64_t pieces = CONV_PIECES * threads, each = (v->b + threads - 1) / threads;

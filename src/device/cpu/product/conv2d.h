@@ -1,12 +1,12 @@
 /* Convolutions as matrix products whose factors are never stored: sizes, and packing from images.
  *
- *   y [O, pixels] = w [O, taps] x_at [taps, pixels]     tap: channel, row and column of the kernel
+ *   y [O, pixels] = w [O, taps] x_at [taps, pixels]     a tap is a channel, row and column of
+ *     the kernel
  *
  * x_at[tap][pixel] = x[tap_at[tap] + pixel_at[pixel]] in padded images. With stride s a padded row
  * holds columns 0, s, 2s ... first, then 1, s + 1 ..., so pixels of a row are neighbours for any
  * stride. The images of a group are padded together; a group has about GROUP_PIXELS results per
- * channel.
- */
+ * channel. */
 #ifndef SL_DEVICE_CPU_PRODUCT_CONV2D_H
 #define SL_DEVICE_CPU_PRODUCT_CONV2D_H
 
@@ -14,28 +14,30 @@
 #include "device/cpu/sizes.h"
 
 struct sl_conv {
-    int64_t b, c, h, w, o, oh, ow; /* c, o: channels of all groups */
+    int64_t b, c, h, w, o, oh, ow; /* c and o are the channels of all groups */
     int64_t kh, kw, stride[2], pad[2], dilation[2];
-    int64_t groups, cg, og; /* channels per group */
-    int64_t hp, wp;         /* of padded images */
-    int64_t pixels, taps;   /* per image and channel of y; per channel of y in a group */
-    int64_t images;         /* in a group of images */
+    int64_t groups, cg, og; /* cg and og are the channels per group */
+    int64_t hp, wp;         /* height and width of padded images */
+    /* pixels of y per image and channel; taps that one channel of y sums in its group */
+    int64_t pixels, taps;
+    int64_t images; /* number of images that are padded together */
 };
 
 struct sl_conv_source {
     const float *x;                   /* padded images [images, cg, hp, wp] */
     const int32_t *pixel_at, *tap_at; /* [images * pixels], [taps] */
-    const float *dy;                  /* conv2d_dw: first image, first channel */
-    int64_t pixels, dy_step;          /* of dy: per image and channel; from image to image */
+    const float *dy;                  /* for conv2d_dw: its first image and first channel */
+    /* pixels of dy per image and channel; floats from one image to the next */
+    int64_t pixels, dy_step;
 };
 
-/* Memory of one thread: tables and a group of padded images. */
+/* Memory of one thread: the tables and a group of padded images. */
 struct sl_conv_room {
     int32_t *pixel_at, *tap_at;
     float *x, *gemm;
 };
 
-/* A convolution of x with w, divided over the pool. */
+/* A convolution of x with w, whose work is divided over the pool. */
 struct sl_conv_job {
     struct sl_conv v;
     struct sl_device_pool *pool;
@@ -59,13 +61,14 @@ struct sl_conv_job {
 
 struct sl_conv conv_of(const union sl_attr *attr, const struct sl_shape *x,
                        const struct sl_shape *w, const struct sl_shape *y);
-/* Sets the members that follow from the others, from cg on. */
+/* Computes the members from `cg` on from those before. */
 void conv_derive(struct sl_conv *v);
 
-/* Lays out scratch and fills the tables; conv_room_floats floats, for products of m x n over k. */
+/* Lays out scratch and fills the tables. Scratch has conv_room_floats floats, for products of m x n
+ * over k. */
 struct sl_conv_room conv_room_open(const struct sl_conv *v, float *scratch);
 int64_t conv_room_floats(const struct sl_conv *v, int64_t m, int64_t n, int64_t k);
-/* Images [from, from + count) with channels [c, c + cg) of x, padded with zeros. */
+/* Copies images [from, from + count), with channels [c, c + cg) of x, and pads them with zeros. */
 void conv_pad_images(const struct sl_conv *v, const float *x, int64_t from, int64_t count,
                      int64_t c, float *to);
 
@@ -74,11 +77,12 @@ static inline struct sl_conv_source conv_source_of(const struct sl_conv_room *ro
         .x = room->x, .pixel_at = room->pixel_at, .tap_at = room->tap_at};
 }
 
-/* pack_fn of gemm.h. B of conv2d: pixels along the lanes. */
+/* A pack_fn of gemm.h for the B of conv2d: pixels lie along the lanes. */
 void conv_pack_pixels(const struct sl_gemm_spec *g, const int64_t at[4], float *to);
-/* B of conv2d_dw: taps along the lanes, k runs over pixels. */
+/* The same for the B of conv2d_dw: taps lie along the lanes, k runs over pixels. */
 void conv_pack_taps(const struct sl_gemm_spec *g, const int64_t at[4], float *to);
-/* A of conv2d_dw: rows are channels of dy, k runs over the pixels of several images. */
+/* The same for the A of conv2d_dw: rows are channels of dy, k runs over the pixels of several
+ * images. */
 void conv_pack_dy(const struct sl_gemm_spec *g, const int64_t at[4], float *to);
 
 /* Runs a convolution; `scratch` has conv_floats floats per thread. */

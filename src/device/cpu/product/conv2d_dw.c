@@ -1,4 +1,4 @@
-/* conv2d_dw: dw [og, taps] = dy x_at', summed over groups of images in order. */
+/* conv2d_dw: dw [og, taps] = dy x_at', added up over groups of images in order. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/conv2d.h"
 
@@ -16,12 +16,12 @@ static int64_t dw_floats(const struct sl_conv *v) {
     return conv_room_floats(v, v->og, v->taps, v->images * v->pixels);
 }
 
-/* Rows of dy times the taps of channels [c0, c1) of every group. */
+/* Multiplies rows of dy with the taps of channels [c0, c1) of every group. */
 static void dw_channels(const struct dw_job *job, float *scratch, int64_t c0, int64_t c1,
                         struct sl_gemm_part part) {
     const struct sl_conv *v = &job->v;
     int64_t size = v->kh * v->kw;
-    struct sl_conv some = *v; /* pads only these channels */
+    struct sl_conv some = *v; /* a copy that pads only these channels */
     some.cg = c1 - c0;
     some.taps = part.n1 = some.cg * size;
     struct sl_conv_room room = conv_room_open(&some, scratch);
@@ -49,7 +49,8 @@ static void dw_channels(const struct dw_job *job, float *scratch, int64_t c0, in
 }
 
 /* Threads take pieces of the channels of x. Every piece packs all of dy, so there are more pieces
- * than threads only if dy has few channels. If x has few channels, threads divide those of y. */
+ * than threads only if dy has few channels. If x has few channels, the threads divide the channels
+ * of dy instead. */
 static void dw_part(void *ctx, int thread, int threads) {
     const struct dw_job *job = ctx;
     const struct sl_conv *v = &job->v;

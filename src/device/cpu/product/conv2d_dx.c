@@ -1,5 +1,6 @@
 /* conv2d_dx. With stride 1 it is a convolution of dy with reversed kernels. With larger strides it
- * is w' dy per tap, [taps, pixels] of a group of images, added at the places of the taps. */
+ * computes w' dy for each tap, as [taps, pixels] of a group of images, and adds it at the places of
+ * the taps. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/conv2d.h"
 
@@ -7,7 +8,7 @@
 
 /* ---- strides above 1 ---- */
 
-/* One tap of one image: dx[row s + k d - p][column ...] += taps */
+/* Adds one tap of one image: dx[row s + k d - p][column ...] += taps. */
 static void add_tap(const struct sl_conv *v, const float *from, int64_t tap, float *dx) {
     int64_t k = tap / v->kw % v->kh, l = tap % v->kw;
     float *plane = dx + tap / (v->kh * v->kw) * v->h * v->w;
@@ -24,7 +25,7 @@ static void add_tap(const struct sl_conv *v, const float *from, int64_t tap, flo
     }
 }
 
-/* All taps of one image [groups * taps, pixels]. */
+/* Adds all taps of one image, [groups * taps, pixels]. */
 static void add_taps(const struct sl_conv_job *job, const float *taps, float *dx) {
     const struct sl_conv *v = &job->v;
     if (!job->add)
@@ -33,9 +34,9 @@ static void add_taps(const struct sl_conv_job *job, const float *taps, float *dx
         add_tap(v, taps + tap * v->pixels, tap, dx);
 }
 
-/* w' dy as a convolution of dy with kernels of one pixel. Every group of images packs the weights:
- * a group has several images, but not more than a cache holds. With few taps this does not pay, and
- * gemm_run_part would treat a group differently from an image. */
+/* w' dy as a convolution of dy with kernels of one pixel. Every group of images packs the weights.
+ * So a group has several images, but not more than a cache holds. With few taps grouping does not
+ * pay, and gemm_run_part would treat a group differently from an image. */
 enum { DX_PIXELS = 256 };
 
 static struct sl_conv conv_per_tap(const struct sl_conv *v, int threads) {
@@ -88,7 +89,7 @@ static void dx_taps(const struct sl_conv_job *job, const struct sl_conv *t,
     }
 }
 
-/* Threads take groups of images; few groups leave threads idle. */
+/* Threads take groups of images. If there are few groups, some threads stay idle. */
 static void dx_part(void *ctx, int thread, int threads) {
     const struct sl_conv_job *job = ctx;
     const struct sl_conv *v = &job->v, t = conv_per_tap(v, threads);
@@ -105,7 +106,7 @@ static void dx_part(void *ctx, int thread, int threads) {
 
 /* ---- stride 1 ---- */
 
-/* The convolution of dy that yields dx. */
+/* Returns the convolution of dy that yields dx. */
 static struct sl_conv conv_turned(const struct sl_conv *v) {
     struct sl_conv t = *v;
     t.c = v->o;
@@ -125,8 +126,8 @@ static bool turns(const struct sl_conv *v) {
            v->dilation[1] * (v->kw - 1) >= v->pad[1];
 }
 
-/* [og, cg, KH, KW] of a group to [cg, og, KH, KW], taps reversed; TURN x TURN kernels at a time, so
- * that both sides are accessed in whole cache lines. */
+/* Turns [og, cg, KH, KW] of a group into [cg, og, KH, KW] and reverses the taps. It moves TURN x
+ * TURN kernels at a time, so that both sides are accessed in whole cache lines. */
 enum { TURN = 16 };
 
 struct turn_job {

@@ -1,8 +1,7 @@
 /* Sizes of convolutions, and packing of images for the tiles.
  *
- * Neighbouring pixels are loaded together: whole vectors, halves or quarters of them (images 16, 8
- * or 4 wide), else one by one.
- */
+ * Neighbouring pixels are loaded together: in whole vectors, halves or quarters of one (images 16,
+ * 8 or 4 wide), else one by one. */
 #include "device/cpu/product/conv2d.h"
 
 #include "device/cpu/vec_transpose.h"
@@ -48,7 +47,7 @@ int64_t conv_room_floats(const struct sl_conv *v, int64_t m, int64_t n, int64_t 
            round_up(gemm_part_floats(m, n, k), 16);
 }
 
-/* Offset of a column of a padded image in its row. */
+/* Returns the offset of a column of a padded image in its row. */
 static INLINE int64_t column_at(const struct sl_conv *v, int64_t column) {
     int64_t s = v->stride[1];
     return column % s * (v->wp / s) + column / s;
@@ -73,7 +72,8 @@ struct sl_conv_room conv_room_open(const struct sl_conv *v, float *scratch) {
     return room;
 }
 
-/* Copies one row of an image into its padded row, columns sorted by their remainder. */
+/* Copies one row of an image into its padded row. Columns are sorted by their remainder modulo the
+ * stride. */
 static INLINE void pad_row(const struct sl_conv *v, const float *row, float *to) {
     int64_t s = v->stride[1], pad = v->pad[1];
     for (int64_t rest = 0; rest < s; rest++) {
@@ -115,7 +115,7 @@ typedef float half_vector __attribute__((vector_size(SL_ISA_VEC_BYTES / 2), alig
 typedef float quarter_vector
     __attribute__((vector_size(SL_ISA_VEC_BYTES / 4), aligned(4), may_alias));
 
-/* Length of the runs of neighbours in LANES pixels: LANES, LANES / 2, LANES / 4 or 1. */
+/* Length of the runs of neighbours among LANES pixels: LANES, LANES / 2, LANES / 4 or 1. */
 static int run_of(const int32_t *pixel) {
     bool whole = true, half = true, quarter = true;
     for (int i = 1; i < LANES; i++) {
@@ -127,7 +127,7 @@ static int run_of(const int32_t *pixel) {
     return whole ? LANES : half ? LANES / 2 : quarter && LANES > 4 ? LANES / 4 : 1;
 }
 
-/* LANES pixels of one tap. */
+/* Copies LANES pixels of one tap. */
 static INLINE void copy_pixels(const float *from, const int32_t *pixel, int run, float *to) {
     if (run == LANES) {
         store(to, load(from + pixel[0]));
@@ -168,7 +168,7 @@ void conv_pack_pixels(const struct sl_gemm_spec *g, const int64_t at[4], float *
     }
 }
 
-/* LANES pixels of LANES taps, transposed. */
+/* Copies LANES pixels of LANES taps, transposed. */
 static INLINE void turn_taps(const float *x, const int32_t *tap, const int32_t *pixel, int run,
                              float *to, int64_t step) {
     float rows[LANES][LANES] __attribute__((aligned(SL_ISA_VEC_BYTES)));

@@ -1,5 +1,5 @@
-/* Division of matrix products over the threads of a worker: a grid of parts of c, whole products of
- * a batch, or one product jointly. */
+/* Division of matrix products over the threads of a worker: by parts of c, by whole products of a
+ * batch, or all threads on one product. */
 #include "device/cpu/product/gemm.h"
 
 #include "device/cpu/product/gemm_amx.h"
@@ -8,8 +8,8 @@
 
 static bool amx_suits(int64_t m, int64_t k) { return gemm_amx && gemm_amx->suits(m, k); }
 
-/* Rows x columns of the grid of threads: minimizes the work of the slowest one, products and
- * packing. */
+/* Chooses the rows x columns of the grid of threads that minimizes the work of the slowest thread:
+ * products and packing. */
 static void thread_grid(int64_t m, int64_t n, int threads, int *rows, int *cols) {
     double best = INFINITY;
     for (int r = 1; r <= threads; r++) {
@@ -70,8 +70,8 @@ static struct sl_gemm_spec product_at(const struct sl_gemm_batch *batch, int64_t
     return g;
 }
 
-/* Pieces of a thread's part, so that idle threads of other workers can help. Each piece packs both
- * its sides, so there are few. */
+/* Number of pieces of a thread's part; with pieces, idle threads of other workers can help. There
+ * are few, because each piece packs both its sides. */
 static int gemm_cuts(const struct sl_gemm_spec *g, const struct sl_device_pool *pool) {
     enum { ALONE = 4, WITH_OTHERS = 2, LEAST_SIDE = 128 };
     int threads = sl_device_pool_threads(pool);
@@ -82,7 +82,7 @@ static int gemm_cuts(const struct sl_gemm_spec *g, const struct sl_device_pool *
     return (int)max_i64(1, min_i64(threads > 1 ? WITH_OTHERS : ALONE, side / LEAST_SIDE));
 }
 
-/* Cuts the longer side of the thread's part. */
+/* Returns a piece of a thread's part, which is cut along its longer side. */
 static struct sl_gemm_part gemm_piece(const struct sl_gemm_spec *g, int64_t piece, int threads,
                                       int cuts) {
     struct sl_gemm_part part = thread_part(g, (int)(piece / cuts), threads);
@@ -115,7 +115,7 @@ static void gemm_thread(void *ctx, int thread, int threads) {
     }
 }
 
-/* One product after the other, each by all threads. */
+/* Computes one product after the other, each by all threads. */
 static void gemm_run_jointly(struct sl_device_pool *pool, const struct sl_gemm_batch *batch,
                              bool amx) {
     for (int64_t i = 0; i < batch->count; i++) {

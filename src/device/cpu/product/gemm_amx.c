@@ -1,8 +1,8 @@
 /* c = a b on the tiles of AMX.
  *
- * With three parts per float (pack_amx.c) the accuracy is that of float: six products of parts. The
- * omitted ones (middle x low, low x low) are below 2^-26 of a product. With one part, a and b are
- * rounded to bf16.
+ * With three parts per float (pack_amx.c) a product is the sum of six products of parts, which
+ * is as accurate as float. The omitted ones (middle x low, low x low) are below 2^-26 of the
+ * product. With one part, a and b are rounded to bf16.
  *
  *   for the outer side by blocks                 the smaller of A and B
  *     for k by DEPTH x KC                        outer blocks [.., KC] packed by all threads: L3
@@ -13,8 +13,7 @@
  *             for panels of 32 of the inner one: 32 x 32 results in four tiles
  *
  * One thread computes an element of c, in an order that depends on k alone: the bits do not depend
- * on the threads.
- */
+ * on the threads. */
 #include "device/cpu/product/gemm_amx.h"
 
 #include "device/cpu/product/amx.h"
@@ -25,12 +24,12 @@
 enum {
     AMX_KC = 384,
     AMX_KC_ALONE = 448,
-    AMX_OUTER = 800 * 1024, /* elements of outer blocks: L3 */
-    AMX_INNER = 96 * 1024,  /* elements of an inner block: L2 */
-    AMX_PIECES = 4,         /* per thread, at least, if there are several threads */
+    AMX_OUTER = 800 * 1024, /* elements of outer blocks, which stay in L3 */
+    AMX_INNER = 96 * 1024,  /* elements of an inner block, which stays in L2 */
+    AMX_PIECES = 4,         /* pieces per thread, at least, if there are several threads */
 };
 
-/* AMX does not pay for shorter sums or lower matrices. The rule must not depend on threads. */
+/* AMX does not pay for shorter sums or fewer rows. The rule must not depend on the threads. */
 static bool amx_suits(int64_t m, int64_t k) { return m >= 8 && k >= 16; }
 
 static INLINE int64_t amx_kc(int64_t k) {
@@ -38,12 +37,12 @@ static INLINE int64_t amx_kc(int64_t k) {
     return round_up((k + blocks - 1) / blocks, AMX_SIDE);
 }
 
-/* Rows or columns of a block: whole panels. */
+/* Number of rows or columns of a block: whole panels. */
 static INLINE int64_t amx_side(int64_t count, int64_t kc, int64_t elements) {
     return min_i64(round_up(count, AMX_SIDE), max_i64(1, elements / kc / AMX_SIDE) * AMX_SIDE);
 }
 
-/* Rows or columns of a piece, small enough to balance the threads. */
+/* Number of rows or columns of a piece. Pieces are small enough to balance the threads. */
 static INLINE int64_t amx_piece(int64_t count, int threads) {
     int64_t pieces = threads > 1 ? AMX_PIECES * threads : 1;
     return round_up(max_i64(1, count / pieces), 3 * AMX_SIDE);
@@ -51,10 +50,11 @@ static INLINE int64_t amx_piece(int64_t count, int threads) {
 
 struct amx_sizes {
     int64_t kc, inner, outer; /* sides of blocks */
-    int64_t depth;            /* blocks of k whose outer sides are packed together */
+    int64_t depth;            /* number of blocks of k whose outer sides are packed together */
 };
 
-/* Several threads take inner blocks as pieces; packing deep blocks keeps barriers rare. */
+/* If there are several threads, they take inner blocks as pieces. Packing many blocks of k together
+ * keeps barriers rare. */
 static struct amx_sizes amx_sizes(int64_t m, int64_t n, int64_t k, int threads) {
     int64_t kc = amx_kc(k);
     struct amx_sizes s = {.kc = kc,
@@ -72,13 +72,14 @@ static INLINE int64_t amx_packed_floats(int64_t elements) {
     return elements * AMX_STEP / (AMX_SIDE * AMX_SIDE) / 4;
 }
 
-/* Floats of scratch for a product by several threads. */
+/* Floats of scratch for a product that several threads compute. */
 static int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
     struct amx_sizes s = amx_sizes(m, n, k, threads);
     return amx_packed_floats(s.kc * (s.depth * s.outer + threads * s.inner));
 }
 
-/* The same for a part by one thread, of this size or smaller; a smaller k may have a larger kc. */
+/* The same for a part that one thread computes, of this size or smaller; a smaller k may have a
+ * larger kc. */
 static int64_t amx_part_floats(int64_t m, int64_t n, int64_t k) {
     int64_t kc = min_i64(round_up(k, AMX_SIDE), AMX_KC_ALONE), total = 0;
     int64_t count[2] = {max_i64(m, n), min_i64(m, n)}, elements[2] = {AMX_INNER, AMX_OUTER};
@@ -94,14 +95,14 @@ enum amx_which { AMX_A, AMX_B };
 struct amx_at {
     const struct sl_gemm_spec *gemm;
     struct sl_device_pool *pool; /* NULL: this thread alone */
-    int64_t begin[2], end[2];    /* rows and columns of the part */
-    int64_t from[2], to[2];      /* of the block */
-    int64_t k0, k1;              /* of the outer blocks */
+    int64_t begin[2], end[2];    /* first and last rows and columns of the part */
+    int64_t from[2], to[2];      /* first and last rows and columns of the block */
+    int64_t k0, k1;              /* range of k of the outer blocks */
     int64_t pc, kc;
-    int64_t whole;    /* kc of every block of k but the last */
-    int64_t block[2]; /* sides of blocks */
+    int64_t whole;    /* kc of every block of k but the last one */
+    int64_t block[2]; /* rows and columns of a block */
     char *packed[2];
-    int64_t panel; /* bytes of 32 rows of A or columns of B */
+    int64_t panel; /* bytes of the panel of 32 rows of A or 32 columns of B */
     int inner;
     struct sl_amx_ahead ahead;
 };
@@ -111,7 +112,8 @@ static INLINE int64_t amx_bytes(const struct amx_at *at, int which) {
     return at->block[which] / AMX_SIDE * at->panel;
 }
 
-/* The next of `count` pieces after `last`, -1: none; by sl_device_pool_take if there is a pool. */
+/* Returns the next of `count` pieces after `last`, or -1 if none is left. With a pool it asks
+ * sl_device_pool_take. */
 static INLINE int64_t amx_take(const struct amx_at *at, int64_t count, int thread, int64_t last) {
     if (at->pool)
         return sl_device_pool_take(at->pool, count, thread);
@@ -130,8 +132,8 @@ static struct sl_amx_source amx_source_of(const struct amx_at *at, int which, in
     };
 }
 
-/* The sums over k of a side, or NULL. A side is packed once per block of the other one; only the
- * first packing sums. */
+/* Returns where the sums over k of a side go, or NULL. A side is packed once per block of the other
+ * side; only the first packing adds to the sums. */
 static float *amx_sums(const struct amx_at *at, int which) {
     int other = !which;
     if (at->from[other] != 0)
@@ -139,7 +141,7 @@ static float *amx_sums(const struct amx_at *at, int which) {
     return which == AMX_A ? at->gemm->a_sums : at->gemm->b_sums;
 }
 
-/* `count` rows of A or columns of B from i on, at most AMX_WIDE. */
+/* Packs `count` rows of A or columns of B from i on, at most AMX_WIDE. */
 static void amx_pack_matrix(const struct amx_at *at, int which, int64_t i, int64_t count,
                             char *to) {
     float *to_sums = amx_sums(at, which);
@@ -155,7 +157,8 @@ static void amx_pack_matrix(const struct amx_at *at, int which, int64_t i, int64
     }
 }
 
-/* A pack_fn writes one line of `ld` floats per k; these are then packed into tiles. */
+/* Packs by a pack_fn, which writes one line of `ld` floats per k; these lines are then packed into
+ * tiles. */
 static void amx_pack_by(const struct amx_at *at, int which, int64_t i, int64_t count, char *to) {
     float lines[AMX_PACK_STEPS * AMX_SIDE * AMX_SIDE + LANES] __attribute__((aligned(64)));
     const struct sl_gemm_spec *g = at->gemm;
@@ -169,7 +172,7 @@ static void amx_pack_by(const struct amx_at *at, int which, int64_t i, int64_t c
     }
 }
 
-/* [from, to) of a block: whole panels except for the last. */
+/* Packs [from, to) of a block: whole panels, except for the last one. */
 static void amx_pack_range(const struct amx_at *at, int which, int64_t from, int64_t to) {
     const struct sl_gemm_spec *g = at->gemm;
     bool by = which == AMX_A ? g->pack_a != NULL : g->pack_b != NULL;
@@ -185,7 +188,7 @@ static void amx_pack_range(const struct amx_at *at, int which, int64_t from, int
     }
 }
 
-/* The outer blocks. A piece covers all of their k, so that sums have an order. */
+/* Packs the outer blocks. A piece covers all of their k, so that sums have a fixed order. */
 static void amx_pack_outer(void *ctx, int thread, int threads) {
     struct amx_at at = *(const struct amx_at *)ctx;
     int outer = !at.inner;
@@ -202,8 +205,8 @@ static void amx_pack_outer(void *ctx, int thread, int threads) {
     }
 }
 
-/* Prefetching: the inner block that is packed next has the next k of these rows, the rows below, or
- * the first rows with the k of the next outer blocks. */
+/* Plans prefetching: the inner block that is packed next has the next k of these rows, or the rows
+ * below, or the first rows with the k of the next outer blocks. */
 static void amx_plan_ahead(struct amx_at *at) {
     const struct sl_gemm_spec *g = at->gemm;
     int64_t i = at->from[at->inner], pc = at->pc + at->whole, end = at->end[at->inner];
@@ -228,7 +231,7 @@ static void amx_plan_ahead(struct amx_at *at) {
 
 /* ---- products ---- */
 
-/* Columns of one vector that are not neighbours in c: stores element by element. */
+/* Stores element by element a vector whose columns are not neighbours in c. */
 static void amx_scatter(const struct amx_at *at, const float *sums, const int64_t place[4]) {
     const struct sl_gemm_spec *g = at->gemm;
     bool add = at->pc > 0 || g->add;
@@ -242,7 +245,7 @@ static void amx_scatter(const struct amx_at *at, const float *sums, const int64_
     }
 }
 
-/* 16 columns of the sums to c, plus bias and start. */
+/* Stores 16 columns of the sums to c, plus bias and start. */
 static INLINE void amx_store(const struct amx_at *at, const float *sums, const int64_t place[4]) {
     const struct sl_gemm_spec *g = at->gemm;
     int64_t i = place[0], j = place[1], cols = place[3];
@@ -270,7 +273,8 @@ static void amx_results(struct amx_at *at, const float *sums, const int64_t plac
         g->finish(g, place[0], place[1], place[2], place[3]);
 }
 
-/* The operand that the results of a tile at (i, j) are combined with, other than c; or NULL. */
+/* Returns the operand other than c that the results of a tile at (i, j) are combined with, or
+ * NULL. */
 static INLINE const float *amx_also(const struct amx_at *at, int64_t i, int64_t j) {
     const struct sl_gemm_spec *g = at->gemm;
     const float *first = at->pc == 0 && !g->add ? g->start : NULL;
@@ -279,7 +283,7 @@ static INLINE const float *amx_also(const struct amx_at *at, int64_t i, int64_t 
     return also ? also + i * g->ldc + j : NULL;
 }
 
-/* One panel of A against one of B. */
+/* Multiplies one panel of A with one panel of B. */
 static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct sl_amx_block *t) {
     const struct sl_gemm_spec *g = at->gemm;
     float sums[AMX_SIDE * AMX_SIDE] __attribute__((aligned(64)));
@@ -295,11 +299,11 @@ static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct sl_amx_
     t->ldc = g->ldc;
     t->rows = high;
     amx_multiply(t, high, wide);
-    t->sums = NULL; /* of this call */
+    t->sums = NULL; /* a buffer of this call */
     amx_results(at, sums, (int64_t[]){i, j, high, wide});
 }
 
-/* All panels of the outer block times those of the inner one, which stay in L2. */
+/* Multiplies all panels of the outer block with those of the inner block, which stay in L2. */
 static void amx_block(struct amx_at *at) {
     int inner = at->inner, outer = !inner;
     int64_t inners = (at->to[inner] - at->from[inner] + AMX_SIDE - 1) / AMX_SIDE;
@@ -317,7 +321,7 @@ static void amx_block(struct amx_at *at) {
         }
 }
 
-/* The inner block that starts at i times the outer blocks. */
+/* Multiplies the inner block that starts at i with the outer blocks. */
 static void amx_through(struct amx_at *at, int64_t i) {
     int inner = at->inner, outer = !inner;
     char *packed = at->packed[outer];
@@ -333,7 +337,7 @@ static void amx_through(struct amx_at *at, int64_t i) {
     at->packed[outer] = packed;
 }
 
-/* All inner blocks, taken by threads one by one. */
+/* Multiplies all inner blocks; threads take them one by one. */
 static void amx_inner(void *ctx, int thread, int threads) {
     struct amx_at at = *(const struct amx_at *)ctx;
     int64_t base = at.begin[at.inner], side = at.block[at.inner];
@@ -348,7 +352,7 @@ static void amx_inner(void *ctx, int thread, int threads) {
     amx_close();
 }
 
-/* Calls body on every thread; scratch: bytes that each thread needs. */
+/* Calls body on every thread. `scratch` is the number of bytes that each thread needs. */
 static void amx_run(struct amx_at *at, int64_t scratch,
                     void (*body)(void *ctx, int thread, int threads)) {
     if (at->pool)
@@ -357,7 +361,7 @@ static void amx_run(struct amx_at *at, int64_t scratch,
         body(at, 0, 1);
 }
 
-/* A part of c; pool NULL: on this thread alone. */
+/* Computes a part of c. With pool NULL, this thread computes it alone. */
 static void amx_product(const struct sl_gemm_spec *g, const struct sl_gemm_part *part,
                         struct sl_device_pool *pool, float *scratch) {
     int64_t rows = part->m1 - part->m0, cols = part->n1 - part->n0;

@@ -3,7 +3,8 @@
 
 /* ---- prefetching: while tiles compute, they prefetch the next block of A into L2 ---- */
 
-/* A piece is MR x 2 cache lines of one row; transposed: 2 cache lines of MR rows. */
+/* Sets the next block of A. A piece is MR x 2 cache lines of one row, or, if A is transposed, 2
+ * cache lines of MR rows. */
 void gemm_block_look_ahead(struct sl_gemm_block *at, int64_t i, int64_t p, int64_t rows,
                            int64_t cols) {
     const struct sl_gemm_spec *g = at->gemm;
@@ -16,7 +17,7 @@ void gemm_block_look_ahead(struct sl_gemm_block *at, int64_t i, int64_t p, int64
                                        : (cols + 2 * LINE * MR - 1) / (2 * LINE * MR);
 }
 
-/* The block of A after the current one, in the order of gemm_part. */
+/* Plans the block of A that follows the current one in the order of gemm_part. */
 static void plan_ahead(struct sl_gemm_block *at, int64_t kc) {
     int64_t i = at->ic + GEMM_MC, p = at->pc, k = at->gemm->k;
     if (i >= at->part.m1) {
@@ -40,7 +41,8 @@ static INLINE void prefetch_next_a(struct sl_gemm_ahead *ahead, struct sl_gemm_t
                                   : ahead->at + row * ahead->ld + piece * 2 * LINE * MR;
 }
 
-/* Tile `index` of a panel prefetches its share of the next panel: rows of B, 2 cache lines each. */
+/* Prefetches the share that tile `index` of a panel has of the next panel: rows of B, 2 cache lines
+ * each. */
 static INLINE void prefetch_next_b(const struct sl_gemm_block *at, struct sl_gemm_tile *t,
                                    int64_t index) {
     const struct sl_gemm_matrix *b = &at->next_b;
@@ -56,7 +58,7 @@ static INLINE void prefetch_next_b(const struct sl_gemm_block *at, struct sl_gem
 
 /* ---- packing ---- */
 
-/* sums[i] = or += sum over k of from[k * step + i], i < count <= LANES. */
+/* sums[i] (+)= the sum over k of from[k * step + i], for i < count <= LANES. */
 static void sum_sliver(const float *from, int64_t step, int64_t kc, float *sums, int64_t count,
                        bool add) {
     vf sum = {0};
@@ -67,8 +69,8 @@ static void sum_sliver(const float *from, int64_t step, int64_t kc, float *sums,
     store_n(sums, sum, count);
 }
 
-/* A transposed: copies row by row, so that the matrix is read contiguously; adds slivers to
- * sums. */
+/* Packs an A that is transposed: copies row by row, so that the matrix is read contiguously. Adds
+ * the slivers to `sums`. */
 static void pack_columns(const struct sl_gemm_block *at, vf *sums) {
     const struct sl_gemm_matrix *a = &at->gemm->a;
     const int64_t rows = at->mc, mr = at->mr, kc = at->kc, last = (rows - 1) / mr * mr;
@@ -139,8 +141,8 @@ void gemm_block_pack_b(const struct sl_gemm_block *at) {
 
 /* ---- tiles ---- */
 
-/* Columns of one vector that are not neighbours in c: stores element by element. Such a product has
- * no bias, and start is c or NULL. */
+/* Stores element by element a vector whose columns are not neighbours in c. Such a product has no
+ * bias, and its `start` is c or NULL. */
 static void scatter(const struct sl_gemm_block *at, const float *spare,
                     const struct sl_gemm_tile *t, const int64_t size[2]) {
     const struct sl_gemm_spec *g = at->gemm;
@@ -156,7 +158,7 @@ static void scatter(const struct sl_gemm_block *at, const float *spare,
     }
 }
 
-/* A tile whose columns do not fill their vectors is computed into a buffer first. */
+/* Computes a tile whose columns do not fill their vectors into a buffer first. */
 static void edge_tile(const struct sl_gemm_block *at, struct sl_gemm_tile *t, int64_t rows,
                       int64_t cols) {
     float spare[MR * NR] __attribute__((aligned(64)));
@@ -181,7 +183,7 @@ static void edge_tile(const struct sl_gemm_block *at, struct sl_gemm_tile *t, in
         }
 }
 
-/* The summands of a tile: partial sums of earlier k, or c, start and bias. */
+/* Sets what a tile starts from: partial sums of earlier k, or c, start and bias. */
 static INLINE void tile_start(const struct sl_gemm_block *at, struct sl_gemm_tile *t, int64_t i,
                               int64_t j) {
     const struct sl_gemm_spec *g = at->gemm;
@@ -195,7 +197,7 @@ static INLINE void tile_start(const struct sl_gemm_block *at, struct sl_gemm_til
         t->with_c = t->start;
 }
 
-/* The block of A times one sliver of B. */
+/* Multiplies the block of A with one sliver of B. */
 static void multiply_sliver(struct sl_gemm_block *at, int64_t j, int64_t cols, const float *b,
                             int64_t b_step) {
     const struct sl_gemm_spec *g = at->gemm;

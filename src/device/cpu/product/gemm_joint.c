@@ -1,13 +1,12 @@
-/* c = a b jointly by all threads of a worker: both sides are packed once for all.
+/* c = a b, computed by all threads of a worker together: B is packed once for all.
  *
  *   for columns by `wide`, for k by `deep`
- *     groups of columns times the first piece of rows: the thread packs their panels of B for all
- *     parts of columns times the other pieces of rows: a thread packs A when it changes rows: L2
+ *     groups of columns x the first piece of rows    packs their panels of B, for all threads
+ *     parts of columns x the other pieces of rows    packs A (L2) when the thread changes rows
  *
- * Both are one loop: a thread that finds all groups begun goes on and waits for panels only where
- * it needs them. B usually comes from memory, so the tiles of a panel prefetch the next one. Blocks
- * of k are those of gemm_block.h, and so are the bits.
- */
+ * No barrier lies between the two: a thread that finds all groups begun goes on with the parts,
+ * and waits for panels only where it needs them. B usually comes from memory, so the tiles of a
+ * panel prefetch the next one. Blocks of k are those of gemm_block.h, and so are the bits. */
 #include "device/cpu/product/gemm_joint.h"
 
 #include "device/cpu/product/gemm_block.h"
@@ -15,18 +14,21 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* Pieces of the rows per thread, at least; panels of B in a part of its columns. */
+/* JOINT_PIECES: pieces of the rows per thread, at least. JOINT_PANELS: panels of B in a part of the
+ * columns. */
 enum { JOINT_PIECES = 4, JOINT_PANELS = 4 };
 
 struct joint_sizes {
     int64_t kc;
-    int64_t wide, deep; /* columns and k of B that are packed together; deep: a multiple of kc */
-    int64_t pieces;     /* of the rows */
-    int64_t a_floats;   /* packed A of a thread */
-    int64_t b_floats;   /* packed B of all threads, and a counter per part of the columns */
+    /* columns and k of B that are packed together; `deep` is a multiple of kc */
+    int64_t wide, deep;
+    int64_t pieces;   /* number of pieces of the rows */
+    int64_t a_floats; /* floats of the packed A of a thread */
+    /* floats of the packed B of all threads, with a counter per part of the columns */
+    int64_t b_floats;
 };
 
-/* Parts of that many columns. */
+/* Returns the number of parts of so many columns. */
 static INLINE int64_t joint_parts(int64_t columns) {
     const int64_t wide = (int64_t)NR * JOINT_PANELS;
     return (columns + wide - 1) / wide;
@@ -39,7 +41,7 @@ static struct joint_sizes joint_sizes(int64_t m, int64_t n, int64_t k, int threa
     s.wide = round_up((n + strips - 1) / strips, NR);
     s.pieces = 1 + round_up((m + GEMM_MC - 1) / GEMM_MC, (int64_t)JOINT_PIECES * threads);
     int64_t slivers = ((m + MR - 1) / MR + s.pieces - 1) / s.pieces;
-    /* With few columns all of k would fit; the packed A must not exceed a block of B. */
+    /* With few columns, all of k would fit. But the packed A must not exceed a block of B. */
     int64_t blocks = min_i64(room / s.wide, GEMM_B_FLOATS / (slivers * MR * s.kc));
     s.deep = s.kc * min_i64((k + s.kc - 1) / s.kc, max_i64(1, blocks));
     s.a_floats = round_up(slivers * MR * s.deep + LANES, LINE);
@@ -52,18 +54,18 @@ struct joint {
     struct sl_device_pool *pool;
     struct joint_sizes sizes;
     float *pack_a, *pack_b;
-    atomic_int *packed;     /* [part] panels of B that are packed */
-    int64_t n0, n1, k0, k1; /* current columns and k */
+    atomic_int *packed;     /* [part]: how many panels of B are packed */
+    int64_t n0, n1, k0, k1; /* the columns and k that are being computed */
 };
 
-/* Sets the block of k that starts at pc; false at the end. */
+/* Sets the block of k that starts at pc. Returns false at the end. */
 static INLINE bool joint_block(const struct joint *job, struct sl_gemm_block *at) {
     at->kc = min_i64(job->sizes.kc, job->k1 - at->pc);
     at->pack_b = job->pack_b + (at->pc - job->k0) * job->sizes.wide + (at->jc - job->n0) * at->kc;
     return at->pc < job->k1;
 }
 
-/* Piece `index` of the rows, in tiles of about equal height. */
+/* Sets the rows of piece `index`. Pieces consist of tiles of about equal height. */
 static INLINE void joint_rows_of(const struct joint *job, int64_t index, struct sl_gemm_block *at) {
     int64_t end;
     sl_device_pool_range(job->gemm->m, MR, (int)index, (int)job->sizes.pieces, &at->ic, &end);
@@ -72,7 +74,7 @@ static INLINE void joint_rows_of(const struct joint *job, int64_t index, struct 
     at->mr = (at->mc + count - 1) / count;
 }
 
-/* Waits until all panels of the part are packed. Some thread has begun each of them. */
+/* Waits until all panels of the part are packed. Each of them was begun by some thread before. */
 static INLINE void joint_await(const struct joint *job, int64_t part) {
     enum { SPINS = 20000 };
     int64_t panels = (job->n1 - job->n0 + NR - 1) / NR - part * JOINT_PANELS;
@@ -94,8 +96,8 @@ int64_t joint_floats(int64_t m, int64_t n, int64_t k, int threads) {
     return s.a_floats + round_up((s.b_floats + threads - 1) / threads, LINE);
 }
 
-/* Sets the panel after this one: in [from, to), then of the next block of k, then the next
- * columns. */
+/* Sets the panel that follows this one: in [from, to), else that of the next block of k, else that
+ * of the next columns. */
 static INLINE void joint_next_b(const struct joint *job, struct sl_gemm_block *at, int64_t from,
                                 int64_t to) {
     const struct sl_gemm_matrix *b = &job->gemm->b;
@@ -112,7 +114,7 @@ static INLINE void joint_next_b(const struct joint *job, struct sl_gemm_block *a
     at->next_b.at = j < job->n1 ? b->at + (b->transposed ? j * b->ld + p : p * b->ld + j) : NULL;
 }
 
-/* Columns [from, to) of the first piece of rows, whose A is packed. Packs B. */
+/* Computes columns [from, to) of the first piece of rows, whose A is packed. Packs their B. */
 static void joint_strip(const struct joint *job, struct sl_gemm_block *at, int64_t from,
                         int64_t to) {
     float *pack_a = at->pack_a;
@@ -131,7 +133,7 @@ static void joint_strip(const struct joint *job, struct sl_gemm_block *at, int64
     at->pack_a = pack_a;
 }
 
-/* Packs A of the current rows, for k in [k0, k1). */
+/* Packs the A of the current rows, for k in [k0, k1). */
 static void joint_pack_a(const struct joint *job, struct sl_gemm_block *at) {
     float *pack_a = at->pack_a;
     for (at->pc = job->k0; joint_block(job, at); at->pc += at->kc) {
@@ -141,14 +143,14 @@ static void joint_pack_a(const struct joint *job, struct sl_gemm_block *at) {
     at->pack_a = pack_a;
 }
 
-/* Panels of B in a group; a group never crosses a part. */
+/* Returns the number of panels of B in a group. A group never crosses the border of a part. */
 static INLINE int64_t joint_group(int64_t panels, int threads) {
     int64_t max_panels = panels / ((int64_t)4 * threads);
     return max_panels >= JOINT_PANELS ? JOINT_PANELS : max_panels >= 2 ? 2 : 1;
 }
 
-/* The first piece of rows. Threads take groups of columns, never of k: sums over b have an
- * order. */
+/* Computes the first piece of rows. Threads take groups of columns, never of k, so that the sums
+ * over b have a fixed order. */
 static void joint_columns(const struct joint *job, struct sl_gemm_block *at, int thread,
                           int threads) {
     const int64_t columns = job->n1 - job->n0, panels = (columns + NR - 1) / NR;
@@ -169,13 +171,13 @@ static void joint_columns(const struct joint *job, struct sl_gemm_block *at, int
     at->next_b.at = NULL;
 }
 
-/* Prefetches the rows that likely come next. */
+/* Plans prefetching of the rows that likely come next. */
 static INLINE void joint_ahead(const struct joint *job, struct sl_gemm_block *at) {
     int64_t i = at->ic + at->mc;
     gemm_block_look_ahead(at, i, job->k0, min_i64(at->mc, job->gemm->m - i), job->k1 - job->k0);
 }
 
-/* The current rows, whose A is packed, times columns [from, to). */
+/* Multiplies the current rows, whose A is packed, with columns [from, to). */
 static void joint_panels(const struct joint *job, struct sl_gemm_block *at, int64_t from,
                          int64_t to) {
     float *pack_a = at->pack_a;
@@ -188,8 +190,9 @@ static void joint_panels(const struct joint *job, struct sl_gemm_block *at, int6
     at->pack_a = pack_a;
 }
 
-/* The other pieces of rows. Threads take small pieces, so that the last one ends soon after the
- * others: one part of the columns of a few rows. The packed A is reused for the next part. */
+/* Computes the other pieces of rows. Threads take small pieces, so that all threads end at about
+ * the same time. A piece is one part of the columns of a few rows. The packed A is reused for the
+ * next part of the same rows. */
 static void joint_rows(const struct joint *job, struct sl_gemm_block *at, int thread) {
     const int64_t parts = joint_parts(job->n1 - job->n0), count = (job->sizes.pieces - 1) * parts;
     int64_t packed = 0;
@@ -209,7 +212,8 @@ static void joint_rows(const struct joint *job, struct sl_gemm_block *at, int th
     }
 }
 
-/* Every group of columns is begun before the other rows: no thread waits for unclaimed work. */
+/* Every group of columns is begun before any other rows, so no thread waits for work that nobody
+ * has taken. */
 static void joint_part(void *ctx, int thread, int threads) {
     const struct joint *job = ctx;
     struct sl_gemm_block at = {.gemm = job->gemm};

@@ -5,8 +5,8 @@
 #include "device/cpu/vec_transpose.h"
 
 #if LANES == 16
-/* Four columns of LANES rows: rows 4 j + i become quarter j of x[i]; then quarters are
- * transposed. */
+/* Transposes four columns of LANES rows: rows 4 j + i become quarter j of x[i], then the quarters
+ * are transposed. */
 static INLINE void turn_four(const float *const row[LANES], int64_t k, float *to, int64_t step) {
     __m512 x[4], low, high, more_low, more_high;
 #pragma GCC unroll 4
@@ -26,7 +26,7 @@ static INLINE void turn_four(const float *const row[LANES], int64_t k, float *to
     store(to + 3 * step, (vf)_mm512_shuffle_ps(high, more_high, 0xEE));
 }
 
-/* LANES columns of `rows` rows, transposed. Missing rows repeat the last one. */
+/* Transposes LANES columns of `rows` rows. Missing rows repeat the last one. */
 static INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float *to,
                               int64_t step) {
     const float *row[LANES];
@@ -38,7 +38,7 @@ static INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float
         turn_four(row, k, to + k * step, step);
 }
 #else
-/* LANES columns of `rows` rows, transposed. Missing rows repeat the last one. */
+/* Transposes LANES columns of `rows` rows. Missing rows repeat the last one. */
 static INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float *to,
                               int64_t step) {
     vf x[LANES];

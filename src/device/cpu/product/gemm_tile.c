@@ -1,8 +1,9 @@
 /* The innermost loop of every matrix product, for each number of rows and vectors. */
 #include "device/cpu/product/gemm_tile.h"
 
-/* sum + a b, a broadcast. AVX-512 broadcasts within the multiplication: one instruction less where
- * a is used once. Fused like all other products of this file: same bits. */
+/* sum + a b, where one float a is broadcast. AVX-512 broadcasts within the multiplication, which
+ * saves an instruction if a is used once. It is fused like all other products of this file, so the
+ * bits are the same. */
 static INLINE vf add_spread(vf sum, const float *a, vf b) {
 #if LANES == 16
     __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(sum) : "m"(*a), "v"(b));
@@ -12,8 +13,8 @@ static INLINE vf add_spread(vf sum, const float *a, vf b) {
 #endif
 }
 
-/* Prefetches row `row` of c and memory for later tiles. The last element is prefetched too: an
- * unaligned row ends in one more cache line. */
+/* Prefetches row `row` of c and memory for later tiles. Prefetches the row's last element too,
+ * because an unaligned row ends in one more cache line. */
 static INLINE void tile_prefetch(const struct sl_gemm_tile *t, int row, int nv) {
     const float *c = t->c + row * t->ldc;
     const float *next_a = t->next_a ? t->next_a + row * t->next_a_step : t->b;
@@ -40,7 +41,7 @@ static INLINE void tile_prefetch_b(const struct sl_gemm_tile *t, int row) {
     }
 }
 
-/* steps: of a, of b, number of k. */
+/* steps[]: step of a, step of b, number of k. */
 static INLINE void tile_sum(vf acc[MR][NV], const float *a, const float *b, const int64_t steps[3],
                             int mr, int nv) {
 #pragma GCC unroll 2
@@ -71,7 +72,7 @@ static INLINE void tile_run(const struct sl_gemm_tile *t, int mr, int nv) {
     const float *a = t->a, *b = t->b;
     const int64_t a_step = t->a_step, b_step = t->b_step;
     const bool packed = a_step == mr && b_step == nv * LANES;
-    /* Prefetches are spread over chunks of k, one row per chunk; short sums are not cut. */
+    /* Prefetches are spread over chunks of k, one row per chunk. Short sums are not cut. */
     int64_t chunk = t->kc >= 128 ? t->kc / mr / 2 * 2 : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
         tile_prefetch(t, row, nv);

@@ -27,16 +27,17 @@ struct sl_gemm_tile {
     float *c;
     int64_t ldc;
     int64_t
-        c_next; /* from the first vector of a row of c to the second; LANES unless columns jump */
+        c_next; /* floats from the first vector of a row of c to the second: LANES unless columns
+                 * jump */
     const float *bias;  /* added to every row; NULL: none */
-    const float *start; /* added after it, row i at i * start_step; NULL: none */
+    const float *start; /* added after the bias; row i is at i * start_step; NULL: none */
     int64_t start_step;
-    /* Memory to prefetch while the tile computes; NULL: none. */
+    /* Memory to prefetch while the tile computes. NULL: none. */
     const float *next_a; /* 2 cache lines at each of mr steps */
     int64_t next_a_step;
-    const float *next_b; /* at each of next_b_steps: next_b_rows times 2 cache lines */
+    const float *next_b; /* at each of next_b_steps: 2 cache lines of next_b_rows rows */
     int64_t next_b_steps, next_b_step, next_b_rows, next_b_ld;
-    const float *with_c; /* is combined with c later; rows ldc apart */
+    const float *with_c; /* operand that is combined with c later; its rows are ldc apart */
     int64_t i, j;        /* row and column of the tile in c, for the caller */
 };
 
@@ -44,7 +45,7 @@ typedef void tile_fn(const struct sl_gemm_tile *tile);
 
 #define gemm_tiles SL_ISA_NAME(gemm_tiles)
 
-/* [rows - 1][vectors - 1] */
+/* [rows - 1][vectors - 1]: the tile of this size */
 extern tile_fn *const gemm_tiles[MR][NV];
 
 #endif

@@ -1,6 +1,6 @@
-/* grouped_matmul and its gradient: one product per expert, of the rows that it has in this
- * micro-batch. The number of rows is known only now, so products are cut into pieces of at most
- * ROWS rows, and scratch is that of the largest piece. */
+/* grouped_matmul and its gradient: one product per expert, of the rows that the expert has in this
+ * micro-batch. Since the number of rows is known only at run time, products are cut into pieces of
+ * at most ROWS rows, and scratch is that of the largest piece. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/gemm.h"
 #include "device/cpu/sizes.h"
@@ -9,7 +9,7 @@
 
 enum { ROWS = 512 };
 
-/* Scratch of products whose m (or k, if `by_k`) is any number up to ROWS. */
+/* Scratch of products whose m (k if `by_k`) is any number up to ROWS. */
 static int64_t piece_scratch(int64_t rows, int64_t m, int64_t n, bool by_k, int threads) {
     int64_t max = 0;
     for (int64_t r = 1; r <= min_i64(rows, ROWS); r++)
@@ -55,7 +55,7 @@ static int64_t grouped_scratch(const struct sl_instr *instr, int threads) {
                          instr->out[0].shape.dim[1], false, threads);
 }
 
-/* dw[e] = a' b over the rows of e */
+/* dw[e] = a' b, summed over the rows of expert e. */
 static void grouped_matmul_dw(const struct sl_device_cpu_call *call) {
     const int64_t *dw = call->instr->out[0].shape.dim;
     const int32_t *ranges = call->in[2];

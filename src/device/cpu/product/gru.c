@@ -8,10 +8,10 @@
 
 struct layer {
     struct sl_recurrent r;
-    int64_t step; /* the current one */
+    int64_t step; /* index of the current step */
     bool relu;
     const float *w_hh, *bias_ih, *bias_hh, *h0;
-    float *y, *gates; /* gates: NULL for an rnn, whose sums with x are in y */
+    float *y, *gates; /* gates is NULL for an rnn, whose sums with x are in y */
 };
 
 static struct sl_recurrent recurrent_of(const struct sl_instr *instr) {
@@ -20,7 +20,8 @@ static struct sl_recurrent recurrent_of(const struct sl_instr *instr) {
         .b = y[0], .t = y[1], .h = y[2], .k = y[2], .parts = instr->out_count == 2 ? 3 : 1};
 }
 
-/* The sums over h of LANES units of one part, with their bias; sums NULL: h is 0. */
+/* Returns the sums over h of LANES units of one part, plus their bias. If `sums` is NULL, h is
+ * 0. */
 static INLINE vf from_h(const struct layer *l, const float *sums, int64_t part, int64_t j,
                         int64_t wide, int64_t n) {
     vf a = optional_load(l->bias_hh, part * l->r.h + j, n);
@@ -119,11 +120,12 @@ static int64_t layer_scratch(const struct sl_instr *instr, int threads) {
 /* ---- gradients, from the last step to the first ---- */
 
 struct back {
-    struct sl_recurrent r; /* parts 1, k: the rows of w_hh */
+    struct sl_recurrent r; /* `parts` is 1; `k` is the number of rows of w_hh */
     int64_t step;
     bool relu;
     const float *gates, *y, *w_hh, *dy, *h0;
-    float *dx, *dh, *dh0; /* dh: what multiplies w_hh; dh0 [B,H] carries from step to step */
+    /* dh is the gradient of the product with w_hh; dh0 [B,H] carries it from step to step */
+    float *dx, *dh, *dh0;
 };
 
 static struct sl_recurrent back_recurrent(const struct sl_instr *instr) {
@@ -163,7 +165,7 @@ static void back_prepare(void *ctx, int thread, int threads) {
     units_pack(&l->r, &u, &(struct sl_gemm_matrix){l->w_hh, l->r.h, false}, 0);
 }
 
-/* Step -1 is the product that gives dh0. */
+/* Step -1 is only the product that gives dh0. */
 static void back_step(void *ctx, int thread, int threads) {
     const struct back *l = ctx;
     const struct sl_recurrent *r = &l->r;

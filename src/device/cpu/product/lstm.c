@@ -7,7 +7,7 @@
 
 struct lstm {
     struct sl_recurrent r;
-    int64_t step; /* the current one */
+    int64_t step; /* index of the current step */
     const float *w_hh, *bias_ih, *bias_hh, *h0, *c0;
     float *y, *c, *gates;
 };
@@ -17,7 +17,7 @@ static struct sl_recurrent lstm_recurrent(const struct sl_instr *instr) {
     return (struct sl_recurrent){.b = y[0], .t = y[1], .h = y[2], .k = y[2], .parts = 4};
 }
 
-/* gates, c and y of LANES units of one sample, from the sums of both products. */
+/* Computes gates, c and y of LANES units of one sample from the sums of both products. */
 static void lstm_cell(const struct lstm *l, const float *sums, int64_t wide, int64_t b, int64_t j) {
     int64_t h = l->r.h, at = b * l->r.t + l->step, n = min_i64(LANES, h - j);
     float *gates = l->gates + at * 4 * h;

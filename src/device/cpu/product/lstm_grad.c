@@ -21,7 +21,7 @@ static struct sl_recurrent back_recurrent(const struct sl_instr *instr) {
     return (struct sl_recurrent){.b = c[0], .t = c[1], .h = c[2], .k = 4 * c[2], .parts = 1};
 }
 
-/* LANES units of one sample; dh: the gradient from the next step. */
+/* Computes LANES units of one sample. `dh` is the gradient that comes from the next step. */
 static void lstm_cell_back(const struct lstm_back *l, vf dh, int64_t b, int64_t j) {
     int64_t h = l->r.h, row = b * l->r.t + l->step, at = row * h + j, n = min_i64(LANES, h - j);
     const float *gates = l->gates + row * 4 * h + j;
@@ -47,7 +47,7 @@ static void lstm_back_prepare(void *ctx, int thread, int threads) {
     units_pack(&l->r, &u, &(struct sl_gemm_matrix){l->w_hh, l->r.h, false}, 0);
 }
 
-/* Step -1 is the product that gives dh0. */
+/* Step -1 is only the product that gives dh0. */
 static void lstm_back_step(void *ctx, int thread, int threads) {
     const struct lstm_back *l = ctx;
     const struct sl_recurrent *r = &l->r;

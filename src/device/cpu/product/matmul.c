@@ -1,4 +1,4 @@
-/* matmul and the ops fused with it; names and operands as in pass/fused.h. */
+/* matmul and the ops fused with it. Their names and operands are described in pass/fused.h. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/gemm.h"
 #include "device/cpu/vec_math.h"
@@ -8,7 +8,7 @@ struct matmul_sizes {
     bool ta, tb, shared;
 };
 
-/* Leading axes of a are rows if b has two axes, else they count products. */
+/* If b has two axes, the leading axes of a are further rows; else they count products. */
 static struct matmul_sizes matmul_sizes(const struct sl_instr *instr) {
     const struct sl_shape *a = &instr->in[0].shape, *b = &instr->in[1].shape;
     int64_t rows = a->dim[a->rank - 2], cols = a->dim[a->rank - 1], leading = 1;
@@ -132,7 +132,7 @@ static void matmul_gelu_erf_dx(const struct sl_device_cpu_call *call) {
     gemm_run(call->pool, &batch);
 }
 
-/* dw = a b and, as the bias gradient, the sums over k of the factor that is dy. */
+/* dw = a b. Also, as the gradient of the bias, the sums over k of the factor that is dy. */
 static void matmul_sum_a(const struct sl_device_cpu_call *call) {
     struct sl_gemm_batch batch = matmul_batch(call);
     batch.gemm.a_sums = call->out[1];

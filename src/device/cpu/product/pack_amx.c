@@ -1,41 +1,42 @@
 /* Floats as sums of three bf16, or as the nearest one, packed for the tiles of AMX.
  *
- *   x = high + middle + low      exact: 8 bits of mantissa each, rounded; a part is at most 2^-9
- *                                of the one before
+ *   x = high + middle + low      exact: each part has 8 bits of mantissa, rounded; it is at most
+ *                                2^-9 of the part before
  *
  * A tile has 16 rows of 64 bytes. A tile of A holds 16 rows of the matrix and 32 of k; a tile of B
- * 32 of k and 16 columns, two of k side by side as the instruction requires. Any pairing of k works
- * if A and B agree; k and k + 16 are paired, so that both come from whole vectors.
+ * 32 of k and 16 columns, with two values of k side by side, as the instruction requires. Any
+ * pairing of k works if A and B agree; k and k + 16 are paired, so that both come from whole
+ * vectors.
  *
- * NaN stays NaN (of three parts in the low one). Infinity becomes NaN with three parts and stays
- * with one. Numbers below 2^-126 count as 0.
- */
+ * NaN stays NaN (with three parts, in the low part). Infinity becomes NaN with three parts and
+ * stays infinity with one. Numbers below 2^-126 count as 0. */
 #include "device/cpu/product/amx.h"
 
 #include "device/cpu/sizes.h"
 #include "device/cpu/vec_transpose.h"
 
-/* x rounded to the nearest bf16, in the upper half. Ties to even and NaN matter only for one
- * part. */
+/* Returns x rounded to the nearest bf16, in the upper half of each lane. Ties to even and NaN
+ * matter only if there is one part. */
 static INLINE vu nearest(vf x) {
     if (SL_ISA_AMX_PARTS == 1)
         return bf16_nearest(x);
     return ((vu)x + 0x8000u) & 0xFFFF0000u;
 }
 
-/* One row of a step, one tile per part. x0: 16 values of k, x1: the next 16. */
+/* Packs one row of a step, one tile per part. x0 holds 16 values of k, x1 the next 16. */
 static INLINE void split_rows(vf x0, vf x1, char *to) {
 #pragma GCC unroll 3
     for (int part = 0; part < SL_ISA_AMX_PARTS; part++) {
         vu y0 = part < 2 ? nearest(x0) : (vu)x0, y1 = part < 2 ? nearest(x1) : (vu)x1;
-        vu row = y0 >> 16 | (y1 & 0xFFFF0000u); /* y0 of a tiny value has bits below */
+        /* y0 of a tiny value has bits below the upper half */
+        vu row = y0 >> 16 | (y1 & 0xFFFF0000u);
         memcpy(to + part * AMX_PART, &row, sizeof row);
         x0 -= (vf)y0;
         x1 -= (vf)y1;
     }
 }
 
-/* Line r of 16; `lines` lines and `lanes` lanes of them exist. */
+/* Loads line r of 16. Only `lines` lines and `lanes` lanes of each exist. */
 static INLINE vf load_line(const struct sl_amx_source *s, const float *from, int r, int64_t lines,
                            int64_t lanes) {
     if (lines >= LANES && lanes >= LANES)
@@ -43,8 +44,8 @@ static INLINE vf load_line(const struct sl_amx_source *s, const float *from, int
     return r < lines && lanes > 0 ? load_n(from + r * s->ld, lanes) : (vf){0};
 }
 
-/* One step of a tile whose rows are lines of memory. `left` of k exist. sum: += per lane, if k does
- * not run along the lanes. */
+/* Packs one step of a tile whose rows are lines of memory. `left` values of k exist. Adds to `sum`
+ * per lane if k does not run along the lanes. */
 static INLINE void pack_lines(const struct sl_amx_source *s, int64_t k, int64_t left, vf *sum,
                               char *to) {
     bool along = s->k_in_lanes;
@@ -68,8 +69,8 @@ static INLINE void add_all(const vf x[LANES], vf *sum) {
         *sum += x[r];
 }
 
-/* A 16 x 16 square, transposed. sum: += over k, on the side where k does not run along the
- * lanes. */
+/* Loads a 16 x 16 square and transposes it. Adds to `sum` over k on the side where k does not run
+ * along the lanes. */
 static INLINE void turn_tile(const struct sl_amx_source *s, int64_t k, int64_t left, vf *sum,
                              vf x[LANES]) {
     int64_t lines = s->k_in_lanes ? s->count : left, lanes = s->k_in_lanes ? left : s->count;
@@ -89,7 +90,7 @@ static INLINE void turn_tile(const struct sl_amx_source *s, int64_t k, int64_t l
         add_all(x, sum);
 }
 
-/* One step of a tile whose rows are columns of memory. */
+/* Packs one step of a tile whose rows are columns of memory. */
 static INLINE void pack_turned(const struct sl_amx_source *s, int64_t k, int64_t left, vf *sum,
                                char *to) {
     vf x0[LANES], x1[LANES];
@@ -100,7 +101,7 @@ static INLINE void pack_turned(const struct sl_amx_source *s, int64_t k, int64_t
         split_rows(x0[r], x1[r], to + r * 64);
 }
 
-/* One step of a tile, for each of the four layouts of a matrix. */
+/* Packs one step of a tile; there is one such function for each of the four layouts of a matrix. */
 typedef void pack_step_fn(const struct sl_amx_source *s, int64_t k, int64_t left, vf *sum,
                           char *to);
 
@@ -121,7 +122,7 @@ static pack_step_fn *layout_of(const struct sl_amx_source *s) {
     return s->turn ? pack_a_turned : pack_b;
 }
 
-/* Reads along the lines of memory, far enough for the hardware prefetcher. */
+/* Reads along the lines of memory, far enough for the hardware prefetcher to follow. */
 void amx_pack_panels(const struct sl_amx_source *from, int64_t count, int64_t kc, vf *sums,
                      char *to, int64_t panel) {
     pack_step_fn *pack = layout_of(from);

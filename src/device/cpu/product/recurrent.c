@@ -35,7 +35,7 @@ void units_pack(const struct sl_recurrent *r, const struct sl_recurrent_units *u
 void units_multiply(const struct sl_recurrent *r, const struct sl_recurrent_units *u,
                     const float *left, int64_t left_step) {
     const struct sl_gemm_matrix a = {left, left_step, false};
-    /* Tiles of about equal height: 16 samples are 8 and 8, not 14 and 2. */
+    /* Choose tiles of about equal height: 16 samples become 8 and 8, not 14 and 2. */
     int64_t tiles_high = (r->b + MR - 1) / MR, high = (r->b + tiles_high - 1) / tiles_high;
     for (int64_t i = 0; i < r->b; i += high)
         gemm_pack_a(&a, i, min_i64(high, r->b - i), 0, r->k, u->left + i * r->k);

@@ -11,8 +11,8 @@ struct amx_config {
     uint8_t rows[16];
 };
 
-/* Eight tiles of 16 rows of 64 bytes. Not a local variable: gcc 12 declares that ldtilecfg reads 8 of
- * the 64 bytes, and drops stores to the others. */
+/* Configures eight tiles of 16 rows of 64 bytes. It is not a local variable, because gcc 12
+ * declares that ldtilecfg reads 8 of the 64 bytes, and drops the stores to the others. */
 static const struct amx_config config = {
     .palette = 1,
     .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
@@ -32,7 +32,7 @@ static INLINE void prefetch_ahead(struct sl_amx_ahead *ahead) {
     }
 }
 
-/* Prefetches the share of one step: results, the next panel, the next block. */
+/* Prefetches what belongs to one step: of the results, the next panel and the next block. */
 static INLINE void prefetch_next(const struct sl_amx_block *t, int64_t step) {
     int64_t per_step = (t->rows + t->steps - 1) / t->steps;
     for (int64_t i = step * per_step; i < min_i64(t->rows, (step + 1) * per_step); i++) {
@@ -52,7 +52,7 @@ static INLINE void prefetch_next(const struct sl_amx_block *t, int64_t step) {
         prefetch_ahead(t->ahead);
 }
 
-/* Tiles: 0 to 3 sums, 4 and 5 rows of A, 6 and 7 columns of B. */
+/* Tiles 0 to 3 hold sums, 4 and 5 rows of A, 6 and 7 columns of B. */
 #define AMX_LOAD_A(from)                                                                           \
     do {                                                                                           \
         _tile_loadd(4, from, 64);                                                                  \
@@ -75,7 +75,7 @@ static INLINE void prefetch_next(const struct sl_amx_block *t, int64_t step) {
         if (two_a && two_b)                                                                        \
             _tile_dpbf16ps(3, 5, 7);                                                               \
     } while (0)
-/* Multiply, and load the next operand into each tile as soon as it has been read: two
+/* These multiply, and load the next operand into each tile as soon as it has been read: two
  * multiplications hide the load. This matters most if another thread shares the core. */
 #define AMX_THEN_A(from)                                                                           \
     do {                                                                                           \
@@ -128,8 +128,8 @@ static INLINE void prefetch_next(const struct sl_amx_block *t, int64_t step) {
             _tile_loadd(tile, from, row);                                                          \
     } while (0)
 
-/* All products of the parts of a step but the last one, A0 B0. Small ones come first: A0 B2, A0 B1,
- * A1 B1, A1 B0, A2 B0. Each loads one factor for the next. */
+/* All products of the parts of a step but the last one, A0 B0. Small products come first: A0 B2, A0
+ * B1, A1 B1, A1 B0, A2 B0. Each loads one factor for the next. */
 #if SL_ISA_AMX_PARTS == 1
 #define AMX_SMALL_PARTS()
 #else
