@@ -1,13 +1,12 @@
 /* attention as graphs of cuDNN operations, in the form that its fused engines recognise:
  *
- *   forward    s = scale q k'      hidden keys: -inf      lse = max + log sum exp(s - max)
+ *   forward    s = scale q k'      hidden keys get -inf      lse = max + log sum exp(s - max)
  *              p = softmax(s)      y = p v
  *   backward   dots = sum dy y     p = exp(s - lse)       dv = p' dy
  *              ds = p (dy v' - dots) scale                dk = ds' q      dq = ds k
  *
- * dq is one product with the stored ds. Blocks that add to dq in any order would not be
- * deterministic; this form is, and needs a workspace of batch x heads x T x S 16-bit elements.
- */
+ * dq is one product with the stored ds, which makes it deterministic; blocks that add to dq in
+ * any order would not be. This needs a workspace of batch x heads x T x S 16-bit elements. */
 #include "device/cuda/attention_dnn.h"
 
 #include "device/cuda/dnn_graph.h"
@@ -64,7 +63,7 @@ static void combine(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_te
     sl_cuda_dnn_map(g, &map, y);
 }
 
-/* For each score the index of its row (axis 2) or column (axis 3). */
+/* Returns for each score the index of its row (axis 2) or column (axis 3). */
 static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axis,
                             cudnnDataType_t math) {
     struct sl_cuda_dnn_map map = {
@@ -86,10 +85,11 @@ static sl_dnn_tensor decide(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, s
     return y;
 }
 
-/* How many queries and keys of each sample are not padding; none without a mask. */
+/* How many queries and keys of each sample are not padding. Without a mask there are no such
+ * counts. */
 struct counts {
     sl_dnn_tensor queries, keys;
-    const sl_dnn_tensor *q, *k; /* with a mask, else NULL */
+    const sl_dnn_tensor *q, *k; /* NULL without a mask */
 };
 
 static void make_counts(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
@@ -148,15 +148,16 @@ static void make_forward(struct sl_dnn_graph *g, const struct sl_dnn_attention *
     sl_cuda_dnn_matmul_upto(g, p, v, y, (struct sl_dnn_upto){.m = c.q, .k = c.k});
 }
 
-/* dots = 1 * sum of dy y over a head's features. The engines recognise only the form with the
- * factor. */
+/* dots = 1 * the sum of dy y over the features of a head. The engines recognise only the form with
+ * the factor 1. */
 static sl_dnn_tensor make_dots(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
                                sl_dnn_tensor dy) {
     int64_t row = z->heads * z->width;
     sl_dnn_tensor y = memory(g, Y, rows(z, z->queries, row)), one = sl_cuda_dnn_number(g, ONE);
     sl_dnn_tensor like = rows(z, z->queries, row), sum = inner(g, column(z));
     like.type = full;
-    like.stride[1] = z->queries * z->width; /* never stored; the engines expect these strides */
+    /* the value is never stored, but the engines expect these strides */
+    like.stride[1] = z->queries * z->width;
     sl_dnn_tensor product = sl_cuda_dnn_inner(g, &like), dots = memory(g, DOTS, column(z));
     combine(g, CUDNN_POINTWISE_MUL, dy, y, product);
     sl_cuda_dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, product, sum);

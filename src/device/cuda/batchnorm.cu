@@ -4,7 +4,7 @@
 #include "device/cuda/kernels.cuh"
 
 struct channels {
-    i64 count, inner, n; /* channels, elements of a plane, elements of a channel */
+    i64 count, inner, n; /* number of channels, of elements in a plane, of elements in a channel */
 };
 
 static channels channels_of(const sl_shape *x) {
@@ -74,7 +74,7 @@ static sl_err k_batchnorm(const sl_cuda_call *call) {
 struct bn_grad {
     array dy, x, w, mean, rstd, out;
     channels z;
-    bool dx, add; /* dx, else dw */
+    bool dx, add; /* computes dx if `dx`, else dw */
 };
 
 static __global__ void bn_back(bn_grad a) {
@@ -122,9 +122,9 @@ static sl_err k_batchnorm_dw(const sl_cuda_call *call) {
                                   channels_of(&call->instr->in[1].shape), false, call->add});
 }
 
-/* ---- several at once: one behind the other, unless channels are last ---- */
+/* ---- fused calls: their parts run one after the other, unless channels are last ---- */
 
-struct part { /* one call of a fused call: its operands, and whether it may accumulate */
+struct part { /* one part of a fused call: its kernel, its inputs, its outputs from `out` on */
     const char *kernel;
     int in[5], in_count, out, out_count;
 };
@@ -168,11 +168,11 @@ static sl_err run_parts(const sl_cuda_call *call, const part *parts, int count) 
 static const part grad_parts[] = {{"batchnorm_dw", {0, 1, 3, 4}, 4, 1, 1},
                                   {"sum_to", {0}, 1, 2, 1},
                                   {"batchnorm_dx", {0, 1, 2, 3, 4}, 5, 0, 1}};
-/* -1: the first output, as the previous part left it */
+/* Index -1 is the first output, as the part before left it. */
 static const part relu_parts[] = {
     {"batchnorm", {0, 1, 2, 3, 4}, 5, 0, 5}, {"add", {-1, 5}, 2, 0, 1}, {"relu", {-1}, 1, 0, 1}};
 
-/* The same after relu_dx, which writes to the place of dx; dx may overwrite dy. */
+/* The same after relu_dx, which writes to the place of dx. dx may overwrite dy. */
 static const part relu_grad_parts[] = {{"relu_dx", {0, 6}, 2, 0, 1},
                                        {"batchnorm_dw", {-1, 1, 3, 4}, 4, 1, 1},
                                        {"sum_to", {-1}, 1, 2, 1},
@@ -194,13 +194,13 @@ static sl_err k_batchnorm_relu(const sl_cuda_call *call) {
     return run_parts(call, relu_parts + (sums ? 1 : 2), sums ? 2 : 1);
 }
 
-static i64 grad_scratch(const sl_instr *instr) { /* scratch of sum_to */
+static i64 grad_scratch(const sl_instr *instr) { /* bytes of the scratch of sum_to */
     return column_scratch(instr->in[0].numel / instr->in[2].numel, instr->in[2].numel);
 }
 
 /* ---- with fixed statistics ---- */
 
-struct fixed { /* mean.at NULL: computes dx from dy */
+struct fixed { /* if mean.at is NULL, computes dx from dy */
     array y, x, w, b, mean, var;
     channels z;
     float eps;

@@ -1,12 +1,11 @@
-/* batchnorm of images with their channels last, [pixels, C]. A thread has eight channels and
+/* batchnorm of images with their channels last, [pixels, C]. A thread handles eight channels and
  * iterates over pixels.
  *
  *   sums of blocks -> part[2][block][C] in scratch -> a warp per channel adds them, in order
  *
- * Images have 16 bits. HALF, which of the two types, is a template parameter, so that loads can
- * overlap. The variance needs one pass: sums of x - x0 and of its square, where x0 is the
- * channel's first pixel.
- */
+ * Images have 16 bits. Which of the two types they have is the template parameter HALF, so that
+ * loads can overlap. The variance needs one pass: sums of x - x0 and of its square, where x0 is
+ * the channel's first pixel. */
 #include "device/cuda/batchnorm_last.cuh"
 
 #include <string.h>
@@ -17,7 +16,7 @@ struct pixels { /* [rows, n] */
     i64 rows, n;
     int blocks;
     float *part; /* [2][blocks][n] */
-    float *coef; /* [2][n]: mean of dy, mean of dy xhat */
+    float *coef; /* [2][n]: mean of dy, and mean of dy xhat */
 };
 
 static pixels pixels_of(const sl_operand &x, void *scratch) {
@@ -35,11 +34,12 @@ i64 bn_last_bytes(const sl_cuda_call *call) {
     return call->last.in & 1 ? (2 * MAX_PARTS + 2) * n * (i64)sizeof(float) : 0;
 }
 
-/* The part of one thread: eight channels from `col` on, pixels first, first + step, ... Up to 256
- * threads of a block lie side by side, one per eight channels. */
+/* The share of one thread: eight channels from `col` on, and pixels first, first + step, ... Up to
+ * 256 threads of a block lie side by side, one per eight channels. */
 struct walk {
     i64 col, first, step;
-    /* pixel of this thread in the block; pixels at a time; threads side by side */
+    /* lane: pixel of this thread in the block; across: pixels that the block handles at a time;
+     * side: number of threads that lie side by side */
     int lane, across, side;
 };
 static __device__ __forceinline__ walk walk_of(const pixels &z) {
@@ -48,7 +48,7 @@ static __device__ __forceinline__ walk walk_of(const pixels &z) {
     int across = WALKERS / side, lane = threadIdx.x / side;
     i64 col = ((i64)blockIdx.y * side + threadIdx.x % side) * 8;
     if (lane >= across)
-        col = z.n; /* an idle thread: `side` does not divide 256 */
+        col = z.n; /* the thread is idle: `side` does not divide 256 */
     return {col, (i64)blockIdx.x * across + lane, (i64)gridDim.x * across, lane, across, side};
 }
 
@@ -94,12 +94,12 @@ template <int HALF> static __global__ void __launch_bounds__(WALKERS) moments(ar
     put_parts(z, w, a, b);
 }
 
-/* x normalised, scaled and shifted; by = rstd w. All kernels of this file call it, so their bits
- * agree. */
+/* Returns x normalised, scaled and shifted; by = rstd w. All kernels of this file call it, so their
+ * bits agree. */
 static __device__ __forceinline__ float scaled(float x, float mean, float by, float b) {
     return __fmaf_rn(__fsub_rn(x, mean), by, b);
 }
-/* The value that a store and a load would give. */
+/* Returns the value that a store and a load would give. */
 template <int HALF> static __device__ __forceinline__ float rounded(float v) {
     return as_stored(array{NULL, HALF}, v);
 }
@@ -124,7 +124,7 @@ static __device__ __forceinline__ gate<HALF> gate_of(array mean, array rstd, arr
     return g;
 }
 
-/* sum of dy, and of dy xhat (x.at NULL: only the first); RELU: dy comes through relu first */
+/* Sums dy, and dy xhat unless x.at is NULL. With RELU, dy goes through relu first. */
 struct dots_args {
     array dy, x, mean, rstd, w, b;
 };
@@ -178,7 +178,7 @@ static __global__ void end_moments(stats s, pixels z) {
     put(s.new_var, c, (1 - s.momentum) * old_var + s.momentum * unbiased);
 }
 
-/* Writes sum number `which` to `y`, or, if y.at is NULL, both means to z.coef. */
+/* Writes sum number `which` to y; if y.at is NULL, writes both means to z.coef. */
 static __global__ void end_dots(array y, int which, pixels z, bool add) {
     i64 c = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     if (c >= z.n)
@@ -198,7 +198,7 @@ struct affine {
     array y, x, w, b, mean, rstd, r;
 };
 
-/* RELU: y = relu(...). SUM: adds r before. */
+/* With RELU, y = relu(...). With SUM, r is added before. */
 template <int HALF, bool RELU, bool SUM>
 static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
     f.x.half = f.y.half = f.r.half = HALF;
@@ -260,8 +260,8 @@ static dim3 map_grid(const pixels &z) {
 /* The kernels of one 16-bit type. */
 struct kind {
     void (*moments)(array x, pixels z);
-    void (*normalise[3])(affine f, pixels z); /* plain; relu; sum and relu */
-    void (*dots[2])(dots_args d, pixels z);   /* [relu] */
+    void (*normalise[3])(affine f, pixels z); /* plain; with relu; with sum and relu */
+    void (*dots[2])(dots_args d, pixels z);   /* [with relu] */
     void (*bend[2])(slope s, pixels z);
 };
 template <int HALF> static constexpr kind kernels_of() {
@@ -292,8 +292,8 @@ sl_err bn_last(const sl_cuda_call *call) {
     end_moments<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(s, z);
     affine f = {out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd,
                 in_array(call, 5)};
-    int which =
-        f.r.at ? 2 : strcmp(call->instr->kernel, "batchnorm") != 0; /* not an entry: a kernel */
+    /* the kernel of a fused call has another name */
+    int which = f.r.at ? 2 : strcmp(call->instr->kernel, "batchnorm") != 0;
     kind_of(call).normalise[which]<<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
     return launched(call);
 }
@@ -308,8 +308,8 @@ sl_err bn_last_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* The two sums that dx needs are the other gradients. With a bias (in[5]) dy goes through relu
- * first. */
+/* Computes all gradients. The two sums that dx needs are the other gradients. With a bias (in[5])
+ * dy goes through relu first. */
 sl_err bn_last_grad(const sl_cuda_call *call) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
     dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3),

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Does cuDNN have a deterministic engine for this conv2d, conv2d_dx or conv2d_dw? */
+/* Returns true if cuDNN has a deterministic engine for this conv2d, conv2d_dx or conv2d_dw. */
 bool sl_cuda_conv_last_takes(struct sl_cuda_device *cuda, const struct sl_instr *instr);
 int64_t sl_cuda_conv_last_bytes(const struct sl_cuda_call *call);
 sl_err sl_cuda_conv_last(const struct sl_cuda_call *call);

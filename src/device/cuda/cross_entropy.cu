@@ -10,8 +10,8 @@
 #include "device/cuda/sums.cuh"
 
 enum {
-    CE_THREADS = 512,       /* for the longest rows: two blocks per multiprocessor */
-    CE_SHARED = 220 * 1024, /* maximum bytes of a row in shared memory */
+    CE_THREADS = 512, /* threads of a block for the longest rows: two blocks fit a multiprocessor */
+    CE_SHARED = 220 * 1024, /* largest number of bytes of a row in shared memory */
     AT_ONCE = 4,            /* groups of eight that a thread loads before it uses the first */
 };
 
@@ -52,11 +52,11 @@ static __device__ __forceinline__ float sum_of(const eight &e) {
 
 /* ---- rows ---- */
 
-/* A row of n elements from `base` on: the elements before the first multiple of 8, groups of
- * eight, the rest. */
+/* A row of n elements from `base` on, in three parts: the elements before the first multiple of 8,
+ * groups of eight, the rest. */
 struct stretch {
     i64 head, eights, singles;
-    /* The j-th element that is in no group of eight. */
+    /* Returns the j-th element that is in no group of eight. */
     __device__ __forceinline__ i64 single(i64 j) const { return j < head ? j : j + 8 * eights; }
 };
 static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide) {
@@ -69,10 +69,10 @@ static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide)
 
 extern __shared__ uint4 ce_kept[];
 
-/* The groups of eight of a row. KEPT: a thread copies its own groups to shared memory and reads
- * them there. */
+/* The groups of eight of a row. With KEPT, a thread copies its own groups to shared memory and
+ * reads them there. */
 template <int HALF, bool KEPT> struct row_eights {
-    enum { PIECES = HALF ? 1 : 2 }; /* of 16 bytes */
+    enum { PIECES = HALF ? 1 : 2 }; /* pieces of 16 bytes in a group of eight */
     const uint4 *from;
     __device__ __forceinline__ void ask(i64 eights) const {
         for (i64 j = threadIdx.x; KEPT && j < eights; j += blockDim.x)
@@ -99,13 +99,13 @@ struct ce {
     float smoothing;
 };
 
-struct ce_down { /* operands of the gradient; dx.at NULL: loss only */
+struct ce_down { /* operands of the gradient; if dx.at is NULL, only the loss is computed */
     array dx, dloss;
     const float *count; /* number of targets that are not ignored */
 };
 
-struct slopes {                     /* of a row */
-    float lse, spread, scale, peak; /* peak: additional gradient of the target */
+struct slopes {                     /* the values that the gradients of a row depend on */
+    float lse, spread, scale, peak; /* peak is the additional gradient of the target */
     i64 target;
     __device__ __forceinline__ float of(float x, bool wanted) const {
         float v = scale * (fast_exp(x - lse) - spread);
@@ -119,7 +119,7 @@ static __device__ __forceinline__ slopes slopes_of(const ce &c, const ce_down &d
     return {lse, c.smoothing / (float)c.n, target == c.ignore ? 0 : each, 1 - c.smoothing, target};
 }
 
-/* Gradients of the eight logits from column `col` on. */
+/* Returns the gradients of the eight logits from column `col` on. */
 static __device__ __forceinline__ eight slopes_at(const slopes &g, eight e, i64 col) {
     if (g.target >= col && g.target < col + 8) {
 #pragma unroll
@@ -133,8 +133,8 @@ static __device__ __forceinline__ eight slopes_at(const slopes &g, eight e, i64 
     return e;
 }
 
-/* Writes the loss of each row to `loss`, 0 for an ignored target. HALF: type of logits and dx, a
- * template parameter so that loads can overlap. */
+/* Writes the loss of each row to `loss`; 0 for an ignored target. The type of logits and dx is the
+ * template parameter HALF, so that loads can overlap. */
 template <int HALF, bool KEPT>
 static __global__ void __launch_bounds__(CE_THREADS, 2)
     ce_rows(ce c, ce_down d, float *loss, bool wide) {
@@ -145,7 +145,8 @@ static __global__ void __launch_bounds__(CE_THREADS, 2)
         (const uint4 *)((const char *)c.x.at + (base + s.head) * (HALF ? 2 : 4))};
     eights.ask(s.eights);
     int32_t t = c.target[row];
-    float at_target = t == c.ignore ? 0 : get(c.x, base + t); /* read now: dx may overwrite it */
+    /* read it before dx is written, because dx may overwrite it */
+    float at_target = t == c.ignore ? 0 : get(c.x, base + t);
     online o = {-INFINITY, 0};
     float all = 0;
     eights.wait();
@@ -184,8 +185,8 @@ static __global__ void __launch_bounds__(CE_THREADS, 2)
     }
 }
 
-/* The mean of the losses, or, if `loss` is NULL, the number of targets that are not ignored. There
- * are few rows, so one block. */
+/* Computes the mean of the losses; if `loss` is NULL, the number of targets that are not ignored.
+ * One block is enough, because there are few rows. */
 static __global__ void ce_end(ce c, array y, const float *loss, i64 rows, float *count, bool add) {
     double sum = 0, valid = 0;
 #pragma unroll 8
@@ -203,7 +204,7 @@ static __global__ void ce_end(ce c, array y, const float *loss, i64 rows, float 
         *count = (float)valid;
 }
 
-/* SAME: logits and dx have the type HALF. */
+/* With SAME, logits and dx have the type HALF. */
 template <bool SAME, int HALF>
 static __global__ void __launch_bounds__(CE_THREADS, 2)
     ce_dx(ce c, ce_down d, bool wide, bool add) {
@@ -290,7 +291,8 @@ static sl_err run_dx(const sl_cuda_call *call, const ce &c, const ce_down &d, i6
     return launched(call);
 }
 
-/* The number of targets that are not ignored; in scratch after the losses of the rows. */
+/* Counts the targets that are not ignored. The result lies in scratch behind the losses of the
+ * rows. */
 static const float *count_targets(const sl_cuda_call *call, const ce &c, i64 rows) {
     float *count = (float *)call->scratch + rows;
     ce_end<<<1, 1024, 0, call->stream>>>(c, array{}, NULL, rows, count, false);

@@ -4,14 +4,12 @@
  * All of this is in the module libsluice_cuda.so. The program loads it when a CUDA device is
  * opened (device/module_cuda.c); no other code knows CUDA.
  *
- *   sl_program --bind--> sl_exec: a kernel per instruction; scratch; 16-bit copies of weights
- *   run(phase) --------> the phase's kernels on the compute stream; as a CUDA graph after
- *                         the first time
+ *   sl_program --bind--> sl_exec: a kernel per instruction, scratch, 16-bit copies of weights
+ *   run(phase) --------> the phase's kernels run on the compute stream; later as a CUDA graph
  *
  * A kernel launches on call->stream and returns at once. Each operand is fp32, bf16, fp16 or
  * int32: a kernel accepts any mixture, adds in fp32 and rounds once, when it stores. Results do
- * not depend on the order in which blocks run: there are no floating-point atomics.
- */
+ * not depend on the order in which blocks run: there are no floating-point atomics. */
 #ifndef SL_DEVICE_CUDA_CUDA_H
 #define SL_DEVICE_CUDA_CUDA_H
 
@@ -20,20 +18,20 @@
 #include <cudnn.h>
 
 #ifdef __cplusplus
-#define _Noreturn [[noreturn]] /* for our C headers */
+#define _Noreturn [[noreturn]] /* for C headers of Sluice that C++ includes */
 extern "C" {
 #endif
 
 #include "device/device.h"
 
-/* Values that change from pass to pass. They are in device memory, because a graph would freeze
- * arguments. */
+/* Values that change from pass to pass. Kernels read them from device memory, because a graph would
+ * freeze arguments. */
 struct sl_cuda_draw {
     uint64_t seed;
     int64_t first_sample;
 };
 
-/* Type of the elements of a float array, and its names in the libraries. */
+/* The type of the elements of a float array; below, its names in the libraries. */
 enum sl_half { SL_HALF_NOT, SL_HALF_BF16, SL_HALF_FP16 };
 static inline enum sl_half sl_half_of(enum sl_dtype dtype) {
     return dtype == SL_BF16 ? SL_HALF_BF16 : dtype == SL_FP16 ? SL_HALF_FP16 : SL_HALF_NOT;
@@ -54,7 +52,7 @@ struct sl_dnn_plans;  /* cuDNN plans by key; see dnn_graph.h */
 struct sl_fingerprint;
 
 struct sl_cuda_device {
-    struct sl_device device; /* first: the handle is this struct */
+    struct sl_device device; /* first, because a handle to the device points to this struct */
     int index;
     cudaStream_t streams[SL_STREAM_COUNT];
     cublasLtHandle_t blas;
@@ -63,10 +61,10 @@ struct sl_cuda_device {
     struct sl_dnn_plans *plans;
     void *workspace; /* for the libraries, on the compute stream */
     int64_t workspace_bytes;
-    struct sl_fingerprint *print; /* scratch for gemm.c, which compares algorithms */
+    struct sl_fingerprint *print; /* scratch of gemm.c, which compares algorithms */
     cudaEvent_t clock[2];
     bool tf32;            /* fp32 products may round their factors to tf32 */
-    struct sl_cuda_slab { /* one version of the weights with its 16-bit copy */
+    struct sl_cuda_slab { /* one version of the weights, with its 16-bit copy */
         const char *at;
         int64_t size_bytes;
         void *halves;
@@ -76,9 +74,9 @@ struct sl_cuda_device {
     int slab_count;
     struct sl_cuda_pin { /* a ring of pinned memory for uploads and scalars */
         char *at;
-        int64_t size_bytes, next; /* next: offset in the current half */
+        int64_t size_bytes, next; /* `next` is the offset in the current half */
         int half;
-        cudaEvent_t done[2]; /* one per half of the ring */
+        cudaEvent_t done[2]; /* one event per half of the ring */
     } pin;
     struct sl_cuda_room { /* device memory that grows only in the first step */
         void *at;
@@ -86,7 +84,7 @@ struct sl_cuda_device {
     } room;
 };
 
-/* Bit masks: which operands of an instruction are images with their channels last. */
+/* Bit masks that tell which operands of an instruction are images with their channels last. */
 struct sl_cuda_last {
     uint32_t in, out;
 };
@@ -94,31 +92,33 @@ struct sl_cuda_last {
 struct sl_cuda_call {
     const struct sl_instr *instr;
     struct sl_cuda_last last;
-    const void *in[SL_INSTR_IN]; /* NULL: absent */
+    const void *in[SL_INSTR_IN]; /* NULL: the operand is absent */
     void *out[SL_INSTR_OUT];
     struct sl_cuda_device *device;
     cudaStream_t stream;
-    void *scratch; /* at least scratch_bytes() of this kernel, 256-byte aligned, not zeroed */
-    bool add;      /* out[0] += instead of =; only for instructions that accumulate */
+    /* at least what scratch_bytes() of this kernel returns, 256-byte aligned, not zeroed */
+    void *scratch;
+    bool add; /* adds to out[0] instead of overwriting it; only for instructions that accumulate */
     const struct sl_cuda_draw *draw;
     int64_t samples;
 };
 
 struct sl_cuda_kernel {
-    const char *name; /* as in sl_instr.kernel; a row {0} ends a table */
+    const char *name; /* name in sl_instr.kernel; a row {0} ends a table */
     sl_err (*run)(const struct sl_cuda_call *call);
-    int64_t (*scratch_bytes)(const struct sl_instr *instr); /* NULL: none */
-    bool halves; /* reads 16-bit weights if activations have 16 bits (products, convolutions) */
-    /* Scratch bytes including those of libraries; the call has no addresses yet. NULL: none. */
+    int64_t (*scratch_bytes)(const struct sl_instr *instr); /* NULL: needs no scratch */
+    bool halves; /* reads 16-bit weights if activations have 16 bits: products, convolutions */
+    /* Returns the bytes of scratch with those that libraries need; the call has no addresses yet.
+     * NULL: no library needs any. */
     int64_t (*library_bytes)(const struct sl_cuda_call *call);
-    bool draws; /* uses the seed of the step */
+    bool draws; /* uses the random seed of the step */
 };
 
-/* Tables, one per family of kernels; ends with NULL. */
+/* The tables, one per family of kernels; the list ends with NULL. */
 extern const struct sl_cuda_kernel *const sl_cuda_tables[];
 const struct sl_cuda_kernel *sl_cuda_find(const char *name);
 
-/* Converts an error of one of the three libraries: "what: message". */
+/* Turn an error of one of the three libraries into an sl_err with the message "what: ...". */
 sl_err sl_cuda_check(cudaError_t status, const char *what);
 sl_err sl_cuda_blas_check(cublasStatus_t status, const char *what);
 sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
@@ -126,13 +126,13 @@ sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
 #define SL_CUBLAS(call_) sl_cuda_blas_check((call_), #call_)
 #define SL_CUDNN(call_) sl_cuda_dnn_check((call_), #call_)
 
-/* layout.c: which images of a program have their channels last, for each instruction; and which
- * images of other stages are transposed from and to [B,C,H,W], and when. */
+/* layout.c: tells for each instruction which images have their channels last, and which images of
+ * other stages are transposed from and to [B,C,H,W], and when. */
 struct sl_cuda_turn {
-    struct sl_operand image; /* in SLOT */
+    struct sl_operand image; /* image in space SLOT */
     enum sl_phase phase;
     bool at_end;  /* at the end of the phase, else at its beginning */
-    bool to_last; /* else back */
+    bool to_last; /* from [B,C,H,W] to channels last, else back */
 };
 struct sl_cuda_layout {
     struct sl_cuda_last *last; /* [instr_count] */
@@ -142,11 +142,11 @@ struct sl_cuda_layout {
 void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *program,
                          const struct sl_instr *instrs, struct sl_cuda_layout *out);
 void sl_cuda_layout_free(struct sl_cuda_layout *layout);
-/* turn.cu: transposes in place; `scratch` has the size of the image. */
+/* turn.cu: transposes in place. `scratch` has the size of the image. */
 sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,
                     cudaStream_t stream);
 
-/* facts.c: the GPUs of this host. */
+/* facts.c: describes the GPUs of this host. */
 int sl_cuda_list(struct sl_device_facts *out, int max);
 
 /* exec.c */
@@ -165,26 +165,26 @@ sl_err sl_cuda_predict(struct sl_device *device, const struct sl_step_item *item
                        double ahead);
 sl_err sl_cuda_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count);
 sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item);
-/* halves.c. This memory was written: its 16-bit copy is out of date. */
+/* halves.c: tells that this memory was written, so its 16-bit copy is out of date. */
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
-/* This memory will be freed: frees its copy. */
+/* Frees the copy of this memory, which will be freed itself. */
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
-/* The up-to-date 16-bit copy of these weights, for a kernel that writes both; NULL: there is none.
- */
+/* Returns the up-to-date 16-bit copy of these weights, for a kernel that writes both; NULL if there
+ * is none. */
 void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes,
                       enum sl_half *half);
 struct sl_weights { /* one version of the weights */
     const void *at;
     int64_t size_bytes;
 };
-/* The 16-bit copy of these weights; converts them if it is out of date. */
+/* Returns the 16-bit copy of these weights, after converting them if it is out of date. */
 sl_err sl_cuda_halves(struct sl_cuda_device *cuda, struct sl_weights weights, enum sl_half half,
                       void **out);
 /* cast.cu: converts fp32 to 16 bits. */
 sl_err sl_cuda_round(void *to, enum sl_half half, const void *from, int64_t count,
                      cudaStream_t stream);
 
-/* device.c. sl_cuda_pin: pinned bytes that stay valid until the copy on `stream` has read them. */
+/* device.c: returns pinned bytes that stay valid until the copy on `stream` has read them. */
 sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t stream,
                    void **out);
 sl_err sl_cuda_room(struct sl_cuda_device *cuda, int64_t size_bytes, void **out);

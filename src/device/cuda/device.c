@@ -78,7 +78,8 @@ static sl_err cuda_open(const struct sl_device_config *config, struct sl_device 
     if (!cuda)
         sl_out_of_memory(sizeof *cuda);
     cuda->device = (struct sl_device){&sl_device_cuda, config->threads > 0 ? config->threads : 1};
-    cuda->index = config->index % count; /* more workers than GPUs share them */
+    /* if there are more workers than GPUs, they share the GPUs */
+    cuda->index = config->index % count;
     cuda->tf32 = config->tf32;
     sl_err err = open_libraries(cuda);
     if (err != SL_OK)
@@ -110,8 +111,8 @@ static void cuda_free(struct sl_device *device, void *memory) {
     cudaFree(memory);
 }
 
-/* Two halves. A half is free again after the event that was recorded when the other half came into
- * use. Only the compute stream reads them. */
+/* Takes bytes from the ring, which has two halves. A half is free again after the event that was
+ * recorded when the other half came into use. Only the compute stream reads the ring. */
 sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t stream,
                    void **out) {
     struct sl_cuda_pin *pin = &cuda->pin;
@@ -121,7 +122,7 @@ sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t
         SL_TRY(SL_CUDA(cudaEventRecord(pin->done[pin->half], stream)));
         pin->half = !pin->half;
         pin->next = 0;
-        /* returns at once if never recorded */
+        /* returns at once if the event was never recorded */
         SL_TRY(SL_CUDA(cudaEventSynchronize(pin->done[pin->half])));
     }
     *out = pin->at + pin->half * half + pin->next;
@@ -141,8 +142,8 @@ sl_err sl_cuda_room(struct sl_cuda_device *cuda, int64_t size_bytes, void **out)
     return SL_OK;
 }
 
-/* The caller may reuse `from` at once: small pieces are copied to pinned memory, large ones wait.
- */
+/* The caller may reuse `from` at once: small pieces are copied to pinned memory; for large ones the
+ * function waits. */
 static sl_err cuda_upload(struct sl_device *device, enum sl_stream stream, void *to,
                           const void *from, int64_t size_bytes) {
     struct sl_cuda_device *cuda = sl_cuda_of(device);

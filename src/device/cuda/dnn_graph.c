@@ -231,7 +231,7 @@ void sl_cuda_dnn_convolve(struct sl_dnn_graph *g, const struct sl_dnn_convolutio
 
 enum { MAX_ENGINES = 16, MAX_NOTES = 32 };
 
-/* Asks the heuristic for engines of the graph; returns their number. */
+/* Asks the heuristic for engines of the graph. Returns their number. */
 static int64_t find_engines(struct sl_dnn_graph *g, cudnnHandle_t handle,
                             cudnnBackendDescriptor_t found[MAX_ENGINES]) {
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -255,7 +255,7 @@ static int64_t find_engines(struct sl_dnn_graph *g, cudnnHandle_t handle,
     return fine(g) ? count : 0;
 }
 
-/* Does the engine of this configuration declare that it is not deterministic? */
+/* Returns true if the engine of this configuration declares that it is not deterministic. */
 static bool wavers(struct sl_dnn_graph *g, cudnnBackendDescriptor_t config) {
     cudnnBackendNumericalNote_t notes[MAX_NOTES];
     cudnnBackendDescriptor_t engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);

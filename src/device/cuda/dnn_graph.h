@@ -26,25 +26,25 @@ typedef struct sl_dnn_tensor {
 struct sl_dnn_graph {
     cudnnBackendDescriptor_t all[SL_DNN_DESCRIPTORS], ops[SL_DNN_OPERATIONS];
     int all_count, op_count;
-    int64_t inner_count; /* values inside the graph so far */
+    int64_t inner_count; /* number of values inside the graph so far */
     cudnnStatus_t status;
-    const char *failed;    /* the call that failed first */
-    bool exact;            /* only engines that declare that they are deterministic */
+    const char *failed;    /* name of the call that failed first */
+    bool exact;            /* use only engines that declare that they are deterministic */
     int64_t max_workspace; /* bytes; 0: any */
     cudnnBackendDescriptor_t plan;
     int64_t workspace_bytes;
 };
 
-/* A tensor in memory, aligned to 16 bytes; ids are below 1000. */
+/* Adds a tensor in memory, aligned to 16 bytes. Ids are below 1000. */
 sl_dnn_tensor sl_cuda_dnn_memory(struct sl_dnn_graph *g, int64_t id, const sl_dnn_tensor *like);
-/* An fp32 number that the host passes at each run. */
+/* Adds an fp32 number that the host passes at each run. */
 sl_dnn_tensor sl_cuda_dnn_number(struct sl_dnn_graph *g, int64_t id);
-/* A value that is never stored. */
+/* Adds a value that is never stored. */
 sl_dnn_tensor sl_cuda_dnn_inner(struct sl_dnn_graph *g, const sl_dnn_tensor *like);
 
 void sl_cuda_dnn_matmul(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y);
-/* Limits for y [m,n] = a [m,k] b [k,n]: the number of rows, columns or terms of each sample; int
- * [batch,1,1,1] in memory. NULL: all. */
+/* Limits for y [m,n] = a [m,k] b [k,n]: the number of rows, columns or terms of each sample, as an
+ * int tensor [batch,1,1,1] in memory. NULL: no limit. */
 struct sl_dnn_upto {
     const sl_dnn_tensor *m, *n, *k;
 };
@@ -52,23 +52,23 @@ void sl_cuda_dnn_matmul_upto(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_ten
                              sl_dnn_tensor y, struct sl_dnn_upto upto);
 void sl_cuda_dnn_reduce(struct sl_dnn_graph *g, cudnnReduceTensorOp_t op, sl_dnn_tensor x,
                         sl_dnn_tensor y);
-/* y is x with other shape and strides; used to transpose. */
+/* y is x with another shape and strides. This transposes. */
 void sl_cuda_dnn_reshape(struct sl_dnn_graph *g, sl_dnn_tensor x, sl_dnn_tensor y);
 
 struct sl_cuda_dnn_map {
     cudnnPointwiseMode_t mode;
-    const sl_dnn_tensor *x, *b, *t; /* b, t: NULL if the mode has no such operand */
+    const sl_dnn_tensor *x, *b, *t; /* b and t are NULL if the mode has no such operand */
     cudnnDataType_t math;
-    int64_t axis; /* for CUDNN_POINTWISE_GEN_INDEX */
+    int64_t axis; /* for CUDNN_POINTWISE_GEN_INDEX only */
 };
 void sl_cuda_dnn_map(struct sl_dnn_graph *g, const struct sl_cuda_dnn_map *map, sl_dnn_tensor y);
-/* op(x, b) in fp32, with the shape of x. */
+/* Returns op(x, b) in fp32, with the shape of x. */
 sl_dnn_tensor sl_cuda_dnn_mapped(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_tensor x,
                                  const sl_dnn_tensor *b);
 
 enum sl_dnn_conv { SL_DNN_CONV, SL_DNN_CONV_DX, SL_DNN_CONV_DW };
-/* x: image, w: filter, y: result, or their gradients. The number of groups follows from the
- * channels. */
+/* A convolution of an image x with a filter w, whose result is y, or one of its gradients. The
+ * number of groups follows from the channels. */
 struct sl_dnn_convolution {
     enum sl_dnn_conv what;
     int64_t stride[2], pad[2], gap[2];
@@ -76,11 +76,13 @@ struct sl_dnn_convolution {
 void sl_cuda_dnn_convolve(struct sl_dnn_graph *g, const struct sl_dnn_convolution *c,
                           sl_dnn_tensor x, sl_dnn_tensor w, sl_dnn_tensor y);
 
-/* Takes the first of the heuristic's engines that supports the graph; always the same one. */
+/* Plans with the first of the heuristic's engines that supports the graph, which is always the same
+ * one. */
 sl_err sl_cuda_dnn_plan(struct sl_dnn_graph *g, cudnnHandle_t handle);
 
-/* The planned graph of a key. `make` builds it at the first call; the device keeps it. NULL: cuDNN
- * has no engine for it. Keys are compared byte by byte, so initialise them with zeros. */
+/* Returns the planned graph of a key, or NULL if cuDNN has no engine for it. `make` builds it at
+ * the first call; the device keeps it. Keys are compared byte by byte, so initialise them with
+ * zeros. */
 struct sl_dnn_graph *sl_cuda_dnn_find(struct sl_cuda_device *cuda, const void *key,
                                       size_t key_bytes,
                                       void (*make)(struct sl_dnn_graph *g, const void *key));
@@ -89,7 +91,8 @@ void sl_cuda_dnn_plans_close(struct sl_dnn_plans *plans);
 struct sl_dnn_binding {
     int count;
     int64_t id[SL_DNN_BOUND];
-    void *at[SL_DNN_BOUND]; /* device memory; for numbers, host memory that is read at once */
+    /* device memory; for a number, host memory that is read during the call */
+    void *at[SL_DNN_BOUND];
     void *workspace;
 };
 void sl_cuda_dnn_bind(struct sl_dnn_binding *binding, int64_t id, const void *at);

@@ -8,8 +8,7 @@
  *                           from 1 3 4 0 2      dw[7] = dy[0] + dy[2]
  *
  * A table of few rows has long runs of one key. The sorted positions are therefore cut into
- * pieces. If a piece begins within a run, a block of its own adds that part into scratch.
- */
+ * pieces. If a piece begins within a run, a separate block adds that part into scratch. */
 #include "device/cuda/kernels.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
@@ -31,7 +30,7 @@ static sl_err k_embed(const sl_cuda_call *call) {
     return launched(call);
 }
 
-struct bags { /* `count` bags of `bag` indices; rows of n, multiplied by `factor` */
+struct bags { /* `count` bags of `bag` indices, whose rows of n are multiplied by `factor` */
     i64 count, bag, n;
     float factor;
 };
@@ -81,7 +80,7 @@ static __device__ __forceinline__ float sum_run(array dy, const sorted &s, const
     return sum;
 }
 
-/* End of the run that contains `first`, or of the piece. */
+/* Returns the end of the run that contains `first`, or the end of the piece if that comes first. */
 static __device__ __forceinline__ i64 run_end(const sorted &s, i64 first, i64 count) {
     i64 end = (first / PIECE + 1) * PIECE, i = first + 1;
     end = end < count ? end : count;
@@ -90,7 +89,7 @@ static __device__ __forceinline__ i64 run_end(const sorted &s, i64 first, i64 co
     return i;
 }
 
-/* A block per piece adds the part of a run that began before the piece. */
+/* One block per piece: it adds the part of a run that began before the piece. */
 static __global__ void scatter_parts(array dy, sorted s, bags z) {
     i64 first = (i64)blockIdx.x * PIECE;
     if (first == 0 || s.key[first - 1] != s.key[first])
@@ -100,8 +99,8 @@ static __global__ void scatter_parts(array dy, sorted s, bags z) {
         s.part[blockIdx.x * z.n + j] = sum_run(dy, s, z, first, last, j);
 }
 
-/* A block per sorted position. The block of the first position of a row adds the row. The row
- * `padding` gets nothing. */
+/* One block per sorted position: if the position is the first one of its row, the block adds the
+ * whole row. The row `padding` gets nothing. */
 static __global__ void scatter(array dw, array dy, sorted s, bags z, i64 padding) {
     i64 first = blockIdx.x, next = (first / PIECE + 1) * PIECE, end = next;
     int32_t row = s.key[first];
@@ -118,7 +117,7 @@ static __global__ void scatter(array dw, array dy, sorted s, bags z, i64 padding
     }
 }
 
-struct sort_room { /* in scratch */
+struct sort_room { /* offsets in scratch */
     int32_t *keys, *order, *from;
     float *part;
     void *temp;

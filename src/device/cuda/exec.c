@@ -4,9 +4,8 @@
  *                               2nd time   recorded as a graph, then launched
  *                               later      the graph is launched
  *
- * Work that a graph would freeze is done before it: the 16-bit copy of changed weights, and the
- * state of dropout's generator.
- */
+ * Work whose result changes from run to run is done before the graph is launched: the 16-bit
+ * copy of changed weights, and the state of dropout's generator. */
 #include "device/cuda/cuda.h"
 #include "pass/holes.h"
 
@@ -23,27 +22,29 @@ struct key {
 
 struct graph {
     struct key key;
-    cudaGraphExec_t exec; /* NULL: this phase ran once with these arguments */
+    cudaGraphExec_t exec; /* NULL: this phase ran only once with these arguments */
 };
 
 struct sl_exec {
     const struct sl_program *program;
-    struct sl_instr *instrs; /* the program's; weights have 16 bits for kernels that want that */
+    /* a copy of the program's; weights have 16 bits for the kernels that want that */
+    struct sl_instr *instrs;
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
     struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
     int64_t copies_at; /* offset in scratch of the transposed images that phase W reads */
-    /* [instr_count]: free range of the slab that an instruction with large scratch uses instead */
+    /* [instr_count]: the free range of the slab that an instruction uses if it needs large
+     * scratch */
     struct sl_hole *holes;
-    bool halved[SL_SPACE_COUNT];  /* PARAM, FIXED: products read 16-bit weights, */
-    void *halves[SL_SPACE_COUNT]; /* of the version of the current run */
+    bool halved[SL_SPACE_COUNT];  /* for PARAM and FIXED: products read 16-bit weights, */
+    void *halves[SL_SPACE_COUNT]; /* which are here, in the version of the current run */
     struct sl_cuda_draw *draw;
     bool draws;
     struct graph graphs[MAX_GRAPHS];
     int graph_count;
-    cudaEvent_t *events; /* [instr_count + 1], if instructions are timed */
+    cudaEvent_t *events; /* [instr_count + 1] if instructions are timed, else NULL */
 };
 
 void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
@@ -73,7 +74,7 @@ static void *zeroed(size_t count, size_t size) {
     return memory;
 }
 
-/* Does this kernel read the operand from the 16-bit copy of the weights? */
+/* Returns true if this kernel reads the operand from the 16-bit copy of the weights. */
 static bool is_halved(const struct sl_exec *exec, const struct sl_cuda_kernel *kernel,
                       const struct sl_operand *operand) {
     return sl_dtype_is_half(exec->program->dtype) && kernel->halves &&
@@ -131,8 +132,8 @@ static int64_t image_bytes(const struct sl_cuda_turn *turn) {
     return (2 * turn->image.numel + 255) / 256 * 256;
 }
 
-/* All instructions share scratch. An instruction that needs much uses a free range of the slab, if
- * there is one. */
+/* All instructions share scratch. An instruction that needs much scratch uses a free range of the
+ * slab instead, if there is one. */
 static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
     struct sl_lives *lives = sl_pass_lives_open(exec->program);
     exec->holes = zeroed((size_t)exec->program->instr_count, sizeof *exec->holes);
@@ -204,7 +205,7 @@ static void *address(const struct sl_exec *exec, const struct sl_operand *operan
     return (char *)args->base[operand->space] + operand->offset;
 }
 
-/* The transposed copy of the image for phase W; NULL: none. */
+/* Returns the transposed copy of the image that phase W reads; NULL if there is none. */
 static void *copy_of(const struct sl_exec *exec, int value) {
     int64_t at = exec->copies_at;
     for (int i = 0; i < exec->layout.turn_count; i++) {
@@ -273,7 +274,7 @@ static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec
     return turn_images(cuda, exec, args, true);
 }
 
-/* Calls the watcher after every instruction. */
+/* Runs with a callback after every instruction. */
 static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                              const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
@@ -286,7 +287,7 @@ static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *
     return turn_images(cuda, exec, args, true);
 }
 
-/* Measures the time of every instruction. */
+/* Runs and measures the time of every instruction. */
 static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
                            const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
@@ -329,7 +330,7 @@ static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
 
 /* ---- graphs ---- */
 
-/* The entry for these arguments; a new one is empty. NULL: the table is full. */
+/* Returns the entry for these arguments; a new one is empty. Returns NULL if the table is full. */
 static struct graph *find_graph(struct sl_exec *exec, const struct sl_device_args *args,
                                 bool *fresh) {
     struct key key;
@@ -354,7 +355,7 @@ static sl_err record(struct sl_cuda_device *cuda, const struct sl_exec *exec,
     cudaGraph_t made = NULL;
     SL_TRY(SL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
     sl_err err = launch_all(cuda, exec, args);
-    /* also fails if the recording has failed */
+    /* this call also fails if the recording has failed */
     cudaError_t ended = cudaStreamEndCapture(stream, &made);
     if (err == SL_OK)
         err = sl_cuda_check(ended, "cudaStreamEndCapture");

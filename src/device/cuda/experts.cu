@@ -82,7 +82,7 @@ static sl_err k_moe_balance_eval(const sl_cuda_call *call) { return run_balance(
 
 struct choices {
     const int32_t *slot;
-    array weight; /* may be absent */
+    array weight; /* weights of the choices; may be absent */
     i64 count, k, n;
     __device__ float weight_of(i64 choice) const { return weight.at ? get(weight, choice) : 1; }
 };
@@ -132,7 +132,7 @@ static sl_err k_moe_combine(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* A warp per choice. */
+/* One warp per choice. */
 static __global__ void combine_dw(array dw, array dy, array x, choices c, bool add) {
     i64 warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < c.count; i += warps) {
@@ -162,8 +162,9 @@ struct grouped {
     bool tb;
 };
 
-/* y [rows,n]: a block has TILE columns of TILE rows of one expert. Row tiles are numbered expert by
- * expert; the block finds its own. Rows of no expert are cleared before. */
+/* y [rows,n]: a block computes TILE columns of TILE rows of one expert. Row tiles are numbered
+ * expert by expert; the block finds its own tile. Rows that belong to no expert are cleared
+ * before. */
 static __global__ void grouped_product(array y, array x, array w, grouped g, bool add) {
     __shared__ float left[TILE][TILE + 1], right[TILE][TILE + 1];
     i64 tile = blockIdx.x, e = 0, from = 0, to = 0;
@@ -207,7 +208,7 @@ static sl_err k_grouped_matmul(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* dw[e] = a' b: a block has a tile of one expert; k is the number of columns of a. */
+/* dw[e] = a' b: a block computes a tile of one expert; k is the number of columns of a. */
 static __global__ void grouped_gradient(array dw, array a, array b, grouped g, bool add) {
     __shared__ float left[TILE][TILE + 1], right[TILE][TILE + 1];
     i64 e = blockIdx.z, from = g.ranges[2 * e], to = g.ranges[2 * e + 1];

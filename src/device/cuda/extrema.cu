@@ -1,5 +1,5 @@
-/* reduce_max, reduce_min, reduce_var and their gradients; argmax, argmin, cumsum, topk. A block per
- * result, or a thread per line; all orders are fixed. */
+/* reduce_max, reduce_min, reduce_var and their gradients; argmax, argmin, cumsum, topk. One block
+ * computes a result, or one thread a line. All orders are fixed. */
 #include "device/cuda/loops.cuh"
 #include "device/cuda/sums.cuh"
 
@@ -17,7 +17,7 @@ static __device__ __forceinline__ bool exceeds(float a, float b) {
     return a > b || (isnan(a) && !isnan(b));
 }
 
-/* The largest over a block; NaN is larger than any number. Thread 0 gets it. */
+/* Returns the largest value over a block to thread 0. NaN counts as the largest. */
 static __device__ float block_best(float v) {
     __shared__ float part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -130,14 +130,16 @@ struct ranked {
     i64 place;
 };
 
-/* Does a come before b: larger, or equal and earlier? place < 0: no element. */
+/* Returns true if a comes before b: it is larger, or equal and earlier. A place below 0 stands for
+ * no element. */
 static __device__ __forceinline__ bool is_before(ranked a, ranked b) {
     if (a.place < 0 || b.place < 0)
         return a.place >= 0;
     return exceeds(a.key, b.key) || (!exceeds(b.key, a.key) && a.place < b.place);
 }
 
-/* The first of a line of those that come after `last`, by all threads of a block. */
+/* Finds the first element of a line, in this order, that comes after `last`. All threads of a block
+ * take part. */
 static __device__ ranked first_after(array x, const lines &l, i64 line, float sign, ranked last) {
     __shared__ ranked part[32];
     ranked best = {0, -1};
@@ -160,7 +162,7 @@ static __device__ ranked first_after(array x, const lines &l, i64 line, float si
     return best;
 }
 
-/* values may be absent (argmax). */
+/* `values` is absent for argmax. */
 struct first {
     array values;
     int32_t *places;

@@ -1,8 +1,7 @@
 /* The GPUs of this host, from the CUDA runtime and NVML.
  *
- * NVML comes with the driver, not with the toolkit. It is loaded by name; without it the links are
- * unknown.
- */
+ * NVML comes with the driver, not with the toolkit. It is loaded by name. If it is missing, the
+ * links count as unknown. */
 #include "device/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -18,7 +17,7 @@ struct nvml {
     int (*pcie_lanes)(void *gpu, unsigned *out);
 };
 
-/* Bytes per second of one link in one direction. */
+/* Returns the bytes per second of one link, in one direction. */
 static double nvlink_rate(unsigned version) { return version < 5 ? 25e9 : 50e9; }
 
 static double pcie_rate(unsigned generation, unsigned lanes) {
@@ -68,7 +67,7 @@ static double attribute(enum cudaDeviceAttr which, int index) {
     return cudaDeviceGetAttribute(&value, which, index) == cudaSuccess ? value : 0;
 }
 
-/* The kernels are built for compute capability 9: there a multiprocessor does 128 fp32 and 2048
+/* The kernels are built for compute capability 9. There a multiprocessor does 128 fp32 and 2048
  * bf16 multiply-adds per cycle. */
 static void find_one(int index, struct sl_device_facts *out) {
     struct cudaDeviceProp prop;

@@ -9,7 +9,7 @@ static __device__ unsigned long long mixed(unsigned long long word, i64 place) {
     return x ^ x >> 32;
 }
 
-/* A block per row; blocks iterate if there are more rows. */
+/* One block per row; if there are more rows, blocks take several. */
 static __global__ void add_rows(sl_cuda_rows r, int which, sl_fingerprint *out) {
     unsigned long long sum = 0, nonzero = 0;
     i64 words = r.row_bytes / 2;
@@ -22,7 +22,7 @@ static __global__ void add_rows(sl_cuda_rows r, int which, sl_fingerprint *out) 
             nonzero += word != 0;
         }
     }
-    atomicAdd(&out->sum, sum); /* integers: the order does not matter */
+    atomicAdd(&out->sum, sum); /* sums of integers, so the order does not matter */
     atomicAdd(&out->nonzero, nonzero);
 }
 

@@ -1,8 +1,8 @@
-/* attention on tensor cores, forward: a block has 128 queries of one head, 64 for each of its two
- * warpgroups, and iterates over the keys, 64 at a time (Dao 2023, FlashAttention-2).
+/* attention on tensor cores, forward: a block computes 128 queries of one head, 64 for each of
+ * its two warpgroups, and iterates over the keys, 64 at a time (Dao 2023, FlashAttention-2).
  *
- *   tiles in shared memory    q q   k k   v v      keys and values: one tile in use, one loading
- */
+ *   tiles in shared memory    q q   k k   v v      of keys and values, one tile is in use while
+ *     one loads */
 #include "device/cuda/flash.cuh"
 
 bool flash_fits(const att &z) {
@@ -17,12 +17,12 @@ bool flash_fits(const att &z) {
     return z.d == 64 && z.scale > 0 && !z.lse.half;
 }
 
-struct running { /* running maximum and sum of exponentials of the two rows of a lane */
+struct running { /* running maximum and sum of exponentials, for the two rows of a lane */
     float max[2], sum[2];
 };
 
-/* Converts scores to probabilities relative to the running maximum and rescales o to that maximum.
- */
+/* Converts scores to probabilities relative to the running maximum, and rescales o to that
+ * maximum. */
 static __device__ __forceinline__ void softmax_step(float s[8][4], float o[8][4], running &r,
                                                     float by) {
 #pragma unroll
@@ -78,7 +78,7 @@ template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 2) f
     int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     uint32_t query = shared_of(tiles), keys = query + 2 * TILE_BYTES,
              values = keys + 2 * TILE_BYTES;
-    /* late queries attend to more keys, so they start first */
+    /* late queries attend to more keys, so their blocks start first */
     int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK, mine = first + group * TILE;
     int count = key_tiles(z, first + TILE), my_count = key_tiles(z, mine), stride = (int)z.k_row;
     i64 h = blockIdx.y, b = blockIdx.z;

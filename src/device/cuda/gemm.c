@@ -12,11 +12,12 @@
 #include <string.h>
 
 enum {
-    OFFERS = 12, /* algorithms to request */
-    TURNS = 4,   /* timed runs of each */
-    /* Nonzero results needed to tune: among so many, another order of sums changes some bits. */
+    OFFERS = 12, /* algorithms to ask the heuristic for */
+    TURNS = 4,   /* timed runs of each algorithm */
+    /* Number of nonzero results that tuning needs. Among so many, another order of sums changes
+     * some bits. */
     ENOUGH = 1 << 20,
-    GAIN_PERCENT = 1, /* a smaller gain is noise */
+    GAIN_PERCENT = 1, /* a smaller gain counts as noise */
 };
 
 struct plan {
@@ -24,7 +25,7 @@ struct plan {
     bool supported, tuned;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, y;
-    cublasLtMatmulAlgo_t algo; /* of offers */
+    cublasLtMatmulAlgo_t algo; /* the chosen one of `offers` */
     cublasLtMatmulAlgo_t offers[OFFERS];
     int offer_count;
 };
@@ -115,7 +116,7 @@ static sl_err make_desc(const struct sl_cuda_device *cuda, struct plan *p) {
     SL_TRY(SL_CUBLAS(                                                                              \
         cublasLtMatmulPreferenceSetAttribute((prefer_), (attr_), &(value_), sizeof(value_))))
 
-/* How an algorithm splits the sums: the number of parts and how it adds them. */
+/* How an algorithm splits the sums: the number of parts, and how it adds them. */
 struct split {
     int32_t parts;
     uint32_t scheme;
@@ -132,7 +133,7 @@ static struct split split_of(const cublasLtMatmulAlgo_t *algo) {
     return split;
 }
 
-/* Keeps the heuristic's first algorithm and those of the others that may give the same bits. */
+/* Keeps the heuristic's first algorithm, and those of the others that may give the same bits. */
 static void keep_offers(struct plan *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
     for (int i = 0; i < count; i++) {
         if (results[i].state != CUBLAS_STATUS_SUCCESS)
@@ -145,7 +146,8 @@ static void keep_offers(struct plan *p, const cublasLtMatmulHeuristicResult_t *r
     }
 }
 
-/* If the heuristic finds no algorithm, the shape is not supported; that is no error. */
+/* Chooses the algorithms. If the heuristic finds none, the shape is not supported, which is no
+ * error. */
 static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
                      cublasLtMatmulPreference_t prefer) {
     uint64_t workspace = (uint64_t)cuda->workspace_bytes;
@@ -239,7 +241,7 @@ static sl_err print_of(struct sl_cuda_device *cuda, const struct plan *p,
     return sl_cuda_fingerprint_take(cuda->print, rows, saves ? 2 : 1, io->stream, out);
 }
 
-/* The minimum of a few times, in milliseconds, and the fingerprint of the result. */
+/* Measures the shortest of a few times, in milliseconds, and the fingerprint of the result. */
 static sl_err try_offer(struct sl_cuda_device *cuda, const struct plan *p,
                         const struct sl_gemm_io *io, int offer, float *least_ms,
                         struct sl_fingerprint *print) {
@@ -257,9 +259,9 @@ static sl_err try_offer(struct sl_cuda_device *cuda, const struct plan *p,
     return SL_OK;
 }
 
-/* Tunes a product, unless repeated runs would change its operands (it accumulates, or overwrites an
- * input), a graph is being recorded, or too few results are nonzero: 0 is the sum of zeros in any
- * order. In these cases the next call tries again. */
+/* Tunes a product. It does not if repeated runs would change its operands (it accumulates, or
+ * overwrites an input), if a graph is being recorded, or if too few results are nonzero: 0 is the
+ * sum of zeros in any order. In these cases the next call tries again. */
 static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_gemm_io *io) {
     enum cudaStreamCaptureStatus recording;
     struct sl_fingerprint first, print;
@@ -274,7 +276,7 @@ static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_
     best_ms = best_ms * (100 - GAIN_PERCENT) / 100;
     for (int i = 1; i < p->offer_count; i++) {
         if (try_offer(cuda, p, io, i, &ms, &print) != SL_OK)
-            continue; /* this algorithm does not run; a broken device is detected below */
+            continue; /* the algorithm does not run; a broken device is detected below */
         if (print.sum == first.sum && print.nonzero == first.nonzero && ms < best_ms) {
             p->algo = p->offers[i];
             best_ms = ms;

@@ -15,8 +15,8 @@ extern "C" {
 
 enum sl_gemm_tail {
     SL_GEMM_PLAIN,
-    SL_GEMM_BIAS,      /* + bias[n] */
-    SL_GEMM_GELU,      /* aux = product, y = gelu(aux), tanh */
+    SL_GEMM_BIAS,      /* adds bias[n] */
+    SL_GEMM_GELU,      /* aux = product, y = gelu(aux), by tanh */
     SL_GEMM_GELU_BIAS, /* aux = product + bias */
     SL_GEMM_DGELU,     /* y = product * gelu'(aux) */
 };
@@ -27,7 +27,7 @@ struct sl_gemm {
     int64_t lda, ldb, ldy; /* elements from one stored row to the next */
     int64_t batch, stride_a, stride_b, stride_y;
     int32_t ta, tb;
-    int32_t half_in, half_out; /* enum sl_half of a and b; of y, c and bias */
+    int32_t half_in, half_out; /* enum sl_half: of a and b; of y, c and bias */
     int32_t tail;              /* enum sl_gemm_tail */
     int32_t align;             /* alignment of all pointers in bytes */
 };
@@ -37,14 +37,14 @@ struct sl_gemm_io {
     const void *c; /* y = product + beta c; c may be y */
     void *y;
     const void *bias;
-    void *aux; /* DGELU reads it, others write it */
+    void *aux; /* DGELU reads it; the other tails write it */
     float beta;
     cudaStream_t stream;
 };
 
-/* Sets the row strides of packed matrices. */
+/* Sets the row strides to those of packed matrices. */
 void sl_cuda_gemm_pack(struct sl_gemm *gemm);
-/* Does the library have an algorithm for it? */
+/* Returns true if the library has an algorithm for it. */
 bool sl_cuda_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm);
 sl_err sl_cuda_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
                         const struct sl_gemm_io *io);

@@ -59,8 +59,8 @@ static __global__ void norm_blocks(const tensor *list, int count, i64 blocks, do
         sums[block] = sum;
 }
 
-/* Adds sums[0, n) in adjacent pairs, level by level; an odd last one moves up unchanged. n <=
- * GROUP threads. */
+/* Adds sums[0, n) in adjacent pairs, level by level. If their number is odd, the last one moves up
+ * unchanged. n is at most GROUP, the number of threads. */
 static __device__ double pairs(double mine, i64 n) {
     __shared__ double s[GROUP];
     i64 i = threadIdx.x;
@@ -94,7 +94,7 @@ static __global__ void norm_tensors(const tensor *list, const double *from, doub
         to[blockIdx.x] = t->count ? sum : 0;
 }
 
-struct layout { /* offsets in the scratch memory */
+struct layout { /* offsets in scratch */
     i64 blocks, groups, table, block_sums, group_sums, sums, bytes;
 };
 
@@ -128,7 +128,7 @@ static sl_err fill_table(const sl_norm_item *items, int count, tensor *table) {
     return SL_OK;
 }
 
-/* *out points to the sums in device memory. */
+/* Computes the squared norms; *out points to them in device memory. */
 static sl_err norms(sl_cuda_device *cuda, const sl_norm_item *items, int count, double **out) {
     layout l = layout_of(items, count);
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
@@ -175,7 +175,7 @@ struct muon {
     cudaStream_t stream;
 };
 
-struct matrix { /* one matrix; transposed if it has more rows than columns */
+struct matrix { /* one matrix, transposed if it has more rows than columns */
     i64 rows, cols, count;
     __device__ __forceinline__ i64 place(i64 i) const {
         return rows > cols ? i % cols * rows + i / cols : i;

@@ -1,5 +1,5 @@
-/* groupnorm, adaptive_avgpool, relative_bias and their gradients. A block per group or channel, a
- * thread per element elsewhere; all orders are fixed. */
+/* groupnorm, adaptive_avgpool, relative_bias and their gradients. One block computes a group or
+ * channel, elsewhere one thread an element. All orders are fixed. */
 #include "device/cuda/sums.cuh"
 #include "op/relative.h"
 
@@ -17,7 +17,7 @@ static groups groups_of(const sl_shape *x, i64 numel_x, const sl_shape *mean) {
 
 static unsigned threads_of(const groups &z) { return z.each >= 1024 ? 512 : 128; }
 
-struct affine { /* may be absent */
+struct affine { /* both may be absent */
     array w, b;
     float eps;
 };
@@ -93,7 +93,7 @@ static sl_err k_groupnorm_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* A block per channel. */
+/* One block per channel. */
 static __global__ void normalise_dw(array dw, back s, groups z, bool add) {
     i64 c = blockIdx.x;
     double sum = 0;
@@ -140,7 +140,7 @@ static __global__ void pool_mean(array y, array x, pool z, bool add) {
     }
 }
 
-/* A thread has a pixel of dx: it adds the bins that hold it. */
+/* One thread per pixel of dx: it adds the bins that hold the pixel. */
 static __global__ void pool_mean_dx(array dx, array dy, pool z, bool add) {
     GRID_LOOP(i, z.planes * z.h * z.w) {
         i64 h = i / z.w % z.h, w = i % z.w, plane = i / (z.h * z.w);
@@ -188,7 +188,7 @@ static __global__ void look_up(array y, array table, bias b, bool add) {
     }
 }
 
-/* A block per bucket and head. */
+/* One block per bucket and head. */
 static __global__ void sum_buckets(array dw, array dy, bias b, bool add) {
     i64 bucket = blockIdx.x / b.heads, head = blockIdx.x % b.heads;
     double sum = 0;

@@ -3,9 +3,8 @@
  * step writes the weights and an up-to-date copy together: 2 bytes of traffic per weight and step.
  * After any other write to the weights, the first pass that reads them converts again.
  *
- * The first pass that reads a version allocates its copy; that happens in the first steps. A copy
- * lives until the weights are freed, so graphs may contain its address.
- */
+ * The first pass that reads a version allocates its copy, which happens in the first steps. A
+ * copy lives until the weights are freed, so graphs may contain its address. */
 #include "device/cuda/cuda.h"
 
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes) {
@@ -37,7 +36,7 @@ void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at) {
     for (int i = 0; i < cuda->slab_count; i++)
         if (cuda->slabs[i].at == at) {
-            cudaFree(cuda->slabs[i].halves); /* waits for kernels that still read it */
+            cudaFree(cuda->slabs[i].halves); /* waits for the kernels that still read it */
             cuda->slabs[i--] = cuda->slabs[--cuda->slab_count];
         }
 }

@@ -1,4 +1,4 @@
-/* The module's entry, and its use of the program's error record. */
+/* The module's entry, and how it reports errors to the program. */
 #include "device/cuda/host.h"
 
 #include "device/cuda/cuda.h"
@@ -10,7 +10,7 @@ extern const struct sl_nccl_link_row sl_cuda_nccl_link_nccl;
 extern const struct sl_ipc_row sl_cuda_ipc_ipc;
 sl_cuda_module_fn sl_cuda_module;
 
-/* Set once, before any device is opened. */
+/* These are set once, before any device is opened. */
 static void (*set_message)(const char *text);
 static void (*assert_fail)(const char *expr, const char *file, int line);
 
@@ -38,7 +38,7 @@ sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
 
 const char *sl_err_message(void) { return message; }
 
-/* The trail begins where the program receives the error. */
+/* The module keeps no trail: the trail begins where the program receives the error. */
 sl_err sl_err_pass(sl_err code, const char *file, int line, const char *function) {
     (void)file, (void)line, (void)function;
     return code;

@@ -14,7 +14,7 @@ enum { SL_CUDA_MODULE_VERSION = 4 };
 
 struct sl_cuda_host {
     int version; /* SL_CUDA_MODULE_VERSION of the program */
-    /* sizes of its structs: program and module must agree */
+    /* sizes of structs of the program, in which program and module must agree */
     size_t device_row_bytes, program_bytes;
     void (*set_message)(const char *text); /* sets the error message of the calling thread */
     void (*assert_fail)(const char *expr, const char *file, int line); /* does not return */

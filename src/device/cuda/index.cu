@@ -1,5 +1,5 @@
-/* gather, index_select, scatter_add, one_hot, pad, roll, flip and their gradients. Sums at an index
- * run in the order of the indices: one thread has one result. */
+/* gather, index_select, scatter_add, one_hot, pad, roll, flip and their gradients. Values with the
+ * same index are added in the order of the indices, because one thread computes one result. */
 #include "device/cuda/loops.cuh"
 
 static __device__ __forceinline__ i64 wrapped(int32_t index, i64 size) {
@@ -24,12 +24,13 @@ static sl_err k_gather(const sl_cuda_call *call) {
     return launched(call);
 }
 
-struct scattered { /* what names the elements */
+struct scattered { /* the indices and the two shapes of a scatter */
     const int32_t *index;
     lines wide, thin;
 };
 
-/* A thread has an element of y: x, or zero without x, and in order all of src that names it. */
+/* One thread per element of y: it starts with x, or with 0 if x is absent, and adds in order all of
+ * src whose index names the element. */
 static __global__ void scatter(array y, array x, array src, scattered s, bool add) {
     const lines wide = s.wide, thin = s.thin;
     const int32_t *index = s.index;
@@ -78,7 +79,7 @@ static sl_err k_index_select(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* A thread has a column of one row of dx: it adds, in fp32, what names the row. */
+/* One thread per column of one row of dx: it adds, in fp32, what names the row. */
 static __global__ void select_dx(array dx, array dy, const int32_t *index, lines wide, i64 count,
                                  bool add) {
     GRID_LOOP(i, wide.outer * wide.size * wide.inner) {
@@ -171,8 +172,8 @@ static sl_err k_pad(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* Places of the padded axis that show place `at` of x: itself, and what the margins mirror or
- * repeat; [from, to) of candidate c. */
+/* Sets the places of the padded axis that show place `at` of x: `at` itself, and places in the
+ * margins that mirror or repeat it. Candidate c has the places [from, to). */
 static __device__ void shown(const padding &p, int axis, i64 at, int c, i64 *from, i64 *to) {
     i64 size = p.x[axis], before = p.before[axis], all = p.y[axis];
     *from = *to = 0;
@@ -192,7 +193,7 @@ static __device__ void shown(const padding &p, int axis, i64 at, int c, i64 *fro
     }
 }
 
-/* A thread has an element of dx: it adds the elements of dy that show it. */
+/* One thread per element of dx: it adds the elements of dy that show it. */
 static __global__ void pad_dx(array dx, array dy, padding p, i64 count, bool add) {
     int each = p.mode == CONSTANT ? 1 : 3, all = 1;
     for (int k = 0; k < p.rank; k++)

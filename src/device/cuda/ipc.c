@@ -1,11 +1,10 @@
 /* GPU memory that two processes of one host share: CUDA IPC, on one GPU or on two GPUs with peer
  * access.
  *
- * A handle maps the whole block of the driver that contains the memory. Blocks have 2 MiB, so
- * shared memory is allocated in blocks of its own. A process cannot open its own handles, and
+ * A handle maps the whole block of the driver that contains the memory. Blocks have 2 MiB;
+ * shared memory gets blocks that hold nothing else. A process cannot open its own handles, and
  * opening a handle of another host or container is not always an error. Therefore the memory
- * begins with a random number that the receiver compares with the one it was told.
- */
+ * begins with a random number that the receiver compares with the one it was told. */
 #include "device/ipc.h"
 #include "device/cuda/cuda.h"
 

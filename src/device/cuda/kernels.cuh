@@ -33,7 +33,7 @@ static __device__ __forceinline__ uint16_t to_half(float v, int half) {
     return half == SL_HALF_FP16 ? __half_as_ushort(__float2half_rn(v))
                                 : __bfloat16_as_ushort(__float2bfloat16(v));
 }
-/* The value that a load returns after v was stored. */
+/* Returns the value that a load gives after v was stored. */
 static __device__ __forceinline__ float as_stored(array a, float v) {
     return a.half ? from_half(to_half(v, a.half), a.half) : v;
 }
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void put(array a, i64 i, float v, bool add) {
     put(a, i, add ? get(a, i) + v : v);
 }
 
-/* Eight elements at once; i is a multiple of 8 and the array aligned to 16 bytes. */
+/* Eight elements at once. The index i is a multiple of 8 and the array is aligned to 16 bytes. */
 struct eight {
     float v[8];
 };
@@ -86,18 +86,18 @@ static __device__ __forceinline__ void put8(array a, i64 i, const eight &e) {
         ((float4 *)((float *)a.at + i))[1] = *(const float4 *)(e.v + 4);
     }
 }
-/* May get8 read every array? */
+/* Returns true if get8 may read every array. */
 template <class... A> static bool fit8(A... arrays) {
     return (((uintptr_t)arrays.at % 16 == 0) && ...);
 }
 
-/* The 16-bit type of all arrays, for kernels that are compiled for one type; SL_HALF_NOT: some
- * array is fp32. Absent arrays do not count. */
+/* Returns the 16-bit type of all arrays, for kernels that are compiled for one type; SL_HALF_NOT if
+ * some array is fp32. Absent arrays do not count. */
 template <class... A> static int half_of_all(array first, A... rest) {
     return ((!rest.at || rest.half == first.half) && ... && true) ? first.half : SL_HALF_NOT;
 }
 
-/* 2^x and e^x by the special function unit: relative error below 2^-21. */
+/* Return 2^x or e^x, computed by the special function unit with a relative error below 2^-21. */
 static __device__ __forceinline__ float power_of_2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -107,7 +107,7 @@ static __device__ __forceinline__ float fast_exp(float x) {
     return power_of_2(x * 1.4426950408889634f);
 }
 
-/* Sums and maxima of a warp in a fixed order; every thread gets the result. */
+/* Return sums or maxima over a warp, in a fixed order, to every thread. */
 static __device__ __forceinline__ float warp_sum(float v) {
     for (int h = 16; h; h /= 2)
         v += __shfl_xor_sync(~0u, v, h);
@@ -140,7 +140,7 @@ static __device__ __forceinline__ float block_max(float v) {
     return warp_max(lane < warps ? part[lane] : -INFINITY);
 }
 
-/* Loop over [0, count) of all threads of the grid. */
+/* Loops over [0, count) with all threads of the grid. */
 #define GRID_LOOP(i, count)                                                                        \
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                          \
          i += (i64)gridDim.x * blockDim.x)
@@ -156,7 +156,7 @@ static inline sl_err launched(const sl_cuda_call *call) {
     return sl_cuda_check(cudaGetLastError(), call->instr->kernel);
 }
 
-/* Shapes. */
+/* Shapes of operands. */
 static inline i64 numel(const sl_operand &operand) { return operand.numel; }
 struct rows {
     i64 count, n;
@@ -166,7 +166,7 @@ static inline rows rows_of(const sl_operand &operand) {
     return {operand.numel / n, n};
 }
 
-/* Number of chunks of rows for sums over the columns of [count, n]; see columns.cuh. */
+/* Returns the number of chunks of rows for sums over the columns of [count, n]; see columns.cuh. */
 static inline i64 column_chunks(i64 count) {
     return count < 64 ? 1 : count < 2048 ? 32 : count < 16384 ? 132 : 264;
 }

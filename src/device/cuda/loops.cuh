@@ -4,7 +4,7 @@
 
 #include "device/cuda/kernels.cuh"
 
-struct axes { /* merged; innermost last */
+struct axes { /* axes after merging, the innermost last */
     int rank;
     i64 size[SL_MAX_RANK];
     bool summed[SL_MAX_RANK];
@@ -27,14 +27,14 @@ static inline axes axes_of(const sl_shape *x, const bool *summed) {
     return a;
 }
 
-struct one_loops { /* of a result: strides of kept and of summed axes in x */
+struct one_loops { /* for one result: strides in x of the kept and of the summed axes */
     int kept, summed;
     i64 kept_size[SL_MAX_RANK], kept_stride[SL_MAX_RANK];
     i64 size[SL_MAX_RANK], stride[SL_MAX_RANK];
-    i64 count; /* summed elements */
+    i64 count; /* number of summed elements */
 };
 
-/* The offsets in x of result r and of its reduced element i. */
+/* Return the offset in x of result r, and that of its reduced element i relative to it. */
 static __device__ __forceinline__ i64 kept_at(const one_loops &l, i64 r) {
     i64 base = 0;
     for (int k = l.kept - 1; k >= 0; k--) {
@@ -77,7 +77,7 @@ static inline one_loops loops_of(const axes &a, i64 *results) {
     return l;
 }
 
-/* A tensor as [outer, size, inner] around one axis. */
+/* Views a tensor as [outer, size, inner] around one axis. */
 struct lines {
     i64 outer, size, inner;
     __device__ i64 at(i64 line) const { return line / inner * size * inner + line % inner; }

@@ -1,4 +1,5 @@
-/* Losses: bce_with_logits, mse, and their gradients. cross_entropy: cross_entropy.cu. */
+/* Losses: bce_with_logits, mse, the losses of op/losses.c, and their gradients. cross_entropy.cu
+ * has cross_entropy. */
 #include "device/cuda/sums.cuh"
 
 /* ---- sums of many terms: partial sums of blocks, then one block; in double ---- */
@@ -75,7 +76,7 @@ static sl_err k_mse_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* Gradient of the logits, or, if of.t.at is NULL, of the targets. */
+/* Computes the gradient of the logits, or, if of.t.at is NULL, of the targets. */
 static __global__ void bce_d(array d, array dloss, bce_term of, i64 count, bool add) {
     float each = get(dloss, 0) / (float)count, weight = of.weight;
     GRID_LOOP(i, count) {
@@ -120,7 +121,7 @@ static __device__ __forceinline__ float huber_of(float d, float delta) {
     return fabsf(d) <= delta ? 0.5f * d * d : delta * (fabsf(d) - 0.5f * delta);
 }
 
-/* k0, k1: the attributes */
+/* k0 and k1 are the attributes. */
 #define LOSS(name, term, slope)                                                                    \
     struct name {                                                                                  \
         static __device__ float of(float x, float t, float k0, float k1) {                         \
@@ -147,10 +148,10 @@ LOSS(l1, fabsf(x - t), x > t ? 1.0f : x < t ? -1.0f : 0.0f)
 struct pair {
     array x, t;
     float k0, k1;
-    double terms; /* that the sum is divided by */
+    double terms; /* number that the sum is divided by */
 };
 
-/* x is input `first`. kl with batchmean is a sum over the first size. */
+/* x is input `first`. For kl with batchmean the sum is divided by the first size. */
 static pair pair_of(const sl_cuda_call *call, int first) {
     const sl_attr_desc *desc = call->instr->op->attrs;
     const union sl_attr *attr = call->instr->attr;
@@ -198,7 +199,7 @@ template <class F> static sl_err k_loss_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* One block: counts the targets that are valid, then sums. */
+/* One block counts the targets that are valid, then sums. */
 static __global__ void nll(array y, array x, const int32_t *target, rows z, int64_t ignore,
                            bool add) {
     double sum = 0, valid = 0;
@@ -220,7 +221,7 @@ static sl_err k_nll(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* Every block counts the valid targets anew: there are few rows for a block each. */
+/* Every block counts the valid targets anew, since there are few rows. */
 static __global__ void nll_dx(array dx, array dloss, const int32_t *target, rows z, int64_t ignore,
                               bool add) {
     double valid = 0;

@@ -18,7 +18,7 @@ static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
 
 static __global__ void widen(float *y, array x, i64 count) { GRID_LOOP(i, count) y[i] = get(x, i); }
 
-/* Input i as fp32. Adds the bytes of scratch that it takes to `used`. */
+/* Returns input i as fp32. Adds the bytes of scratch that it takes to `used`. */
 static const float *wide(const sl_cuda_call *call, int i, i64 *used) {
     if (!sl_dtype_is_half(call->instr->in[i].dtype))
         return (const float *)call->in[i];
@@ -29,7 +29,7 @@ static const float *wide(const sl_cuda_call *call, int i, i64 *used) {
     return at;
 }
 
-/* Computes activated gates, c and y of step t. Before, gates hold x w_ih' + y[t-1] w_hh'. */
+/* Computes activated gates, c and y of step t. Before, the gates hold x w_ih' + y[t-1] w_hh'. */
 struct forward {
     float *gates, *c, *y;
     array bias_ih, bias_hh, c0;
@@ -57,7 +57,8 @@ static __global__ void cell(forward f, i64 t) {
     }
 }
 
-/* y[m,n] = a[m,k] w' + beta y, without tb a w; rows of a and y are `lda` and `ldy` apart */
+/* y[m,n] = a[m,k] w' + beta y, or a w if tb is false. The rows of a and y are `lda` and `ldy`
+ * apart. */
 struct product {
     const float *a, *w;
     float *y;
@@ -172,8 +173,8 @@ static sl_err k_lstm_dgates(const sl_cuda_call *call) {
 
 enum { PLAIN_H0 = 5 };
 
-/* Sums with x are in gates [B,T,4H] of a gru, or in y of an rnn; those with y[t-1], without bias, in
- * sums [B,P H] of scratch (has_h). */
+/* The sums with x are in gates [B,T,4H] for a gru, in y for an rnn. Those with y[t-1], without
+ * bias, are in `sums` [B,P H] of scratch if `has_h`. */
 struct layer {
     float *y, *gates;
     const float *sums;
@@ -252,7 +253,8 @@ static i64 layer_scratch(const sl_instr *instr) {
     return padded(y[0] * (instr->out_count == 2 ? 3 : 1) * y[2] * 4) + forward_scratch(instr);
 }
 
-/* carry [B,H]: what comes from the step after; product: dh w_hh of it, in scratch. */
+/* carry [B,H] is the gradient that comes from the next step; `product`, in scratch, is that step's
+ * dh w_hh. */
 struct layer_back {
     float *dx, *dh, *carry;
     const float *product; /* NULL at the last step */

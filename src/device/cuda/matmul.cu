@@ -49,7 +49,7 @@ static __global__ void round_to_half(array y, array x, i64 count) {
     GRID_LOOP(i, count) put(y, i, get(x, i));
 }
 
-/* Input i in the type that the product needs. */
+/* Returns input i in the type that the product needs. */
 static const void *factor(const sl_cuda_call *call, const sl_gemm &g, int i) {
     if (!to_cast(call->instr, g, i))
         return call->in[i];
@@ -60,7 +60,7 @@ static const void *factor(const sl_cuda_call *call, const sl_gemm &g, int i) {
     return at;
 }
 
-/* ---- what the epilogues do, for shapes and dtypes that they do not take ---- */
+/* ---- what the epilogues do, for shapes and dtypes that they do not support ---- */
 
 static __device__ __forceinline__ float bend(float x) {
     return tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x));
@@ -78,8 +78,9 @@ static __device__ float slope_of(float x, bool erf) {
     return 0.5f * (1 + t + x * (1 - t * t) * inner);
 }
 
-/* The same for 16-bit results: erfc by a polynomial (Abramowitz and Stegun 7.1.26), error at most
- * 1.5e-7. below: standard normal distribution function at x; bell: exp(-x^2 / 2). */
+/* The same for 16-bit results: erfc by a polynomial (Abramowitz and Stegun 7.1.26), with an error
+ * of at most 1.5e-7. `below` is the standard normal distribution function at x; `bell` is exp(-x^2
+ * / 2). */
 struct normal {
     float below, bell;
 };
@@ -107,13 +108,13 @@ static __device__ __forceinline__ float slope_half(float x, bool erf) {
 
 struct tail_args {
     array y, second, bias, other; /* y holds the product */
-    i64 n;                        /* columns */
+    i64 n;                        /* number of columns */
     form f;
     bool erf;
 };
 
-/* v: the product; r: the operand that is added, or at which the derivative is taken. Returns the
- * result and its gelu. */
+/* `v` is the product; `r` is the operand that is added, or at which the derivative is taken.
+ * Returns the result and its gelu. */
 static __device__ __forceinline__ float finish_one(const tail_args &t, float v, float bias,
                                                    float r) {
     v += bias;
@@ -133,7 +134,7 @@ static __global__ void finish(tail_args t, i64 count) {
     }
 }
 
-/* The same for eight elements; gelu of the rounded product, as above. */
+/* The same for eight elements. It takes the gelu of the rounded product, as above. */
 static __device__ __forceinline__ void finish_eight(const tail_args &t, i64 i, eight v,
                                                     const eight &bias, const eight &r) {
     for (int k = 0; k < 8; k++)
@@ -157,8 +158,8 @@ static __global__ void finish8(tail_args t, i64 eights) {
     }
 }
 
-/* All operands have one 16-bit type and there is no bias. Two groups of eight at a time, so that
- * loads overlap. */
+/* For operands that all have one 16-bit type, without a bias. Two groups of eight at a time, so
+ * that loads overlap. */
 template <int HALF, form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
     t.y.half = t.second.half = t.other.half = HALF;
     t.bias.at = NULL;
@@ -216,8 +217,8 @@ static sl_gemm_tail tail_of(form f, bool bias, bool erf) {
     return bias ? SL_GEMM_BIAS : SL_GEMM_PLAIN;
 }
 
-/* With 16 bits the rows of the library's aux must be multiples of 16 bytes; the library refuses
- * other unsupported shapes. */
+/* Returns true if an epilogue can do it. With 16 bits the rows of the library's aux must be
+ * multiples of 16 bytes; the library refuses other unsupported shapes. */
 static bool fusable(const sl_cuda_call *call, const sl_gemm &g, array bias, array other) {
     bool typed = (!bias.at || bias.half == g.half_out) && (!other.at || other.half == g.half_out);
     return typed && (g.tail == SL_GEMM_PLAIN || g.ldy % 8 == 0) && g.batch == 1 &&
@@ -234,7 +235,8 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
                      call->add ? 1.0f : 0.0f, call->stream};
     g.tail = tail_of(f, bias.at != NULL, erf);
     bool whole = fusable(call, g, bias, other);
-    if (f == ADD && other.half == g.half_out) { /* by the library in any case: `other` may be y */
+    /* always by the library, because `other` may be y */
+    if (f == ADD && other.half == g.half_out) {
         io.c = other.at;
         io.beta = 1;
         f = PLAIN;
@@ -267,9 +269,9 @@ static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) {
     return product(call, GELU_DX, true);
 }
 
-/* ---- a weight's gradient with its bias' ---- */
+/* ---- the gradient of a weight together with that of its bias ---- */
 
-/* HALF: type of x, a template parameter so that loads can overlap. */
+/* The type of x is the template parameter HALF, so that loads can overlap. */
 template <int HALF> struct load_side {
     array x;
     i64 row, col; /* strides */
@@ -288,7 +290,7 @@ static sl_err with_sums(const sl_cuda_call *call, int side) {
     sl_gemm g = gemm_of(call->instr);
     SL_TRY(product(call, PLAIN, false));
     i64 n = side ? g.n : g.m;
-    bool turned = side ? g.tb : !g.ta; /* stored [n, k] */
+    bool turned = side ? g.tb : !g.ta; /* stored as [n, k] */
     char *scratch =
         (char *)call->scratch + cast_bytes(call->instr, g, 0) + cast_bytes(call->instr, g, 1);
     array x = in_array(call, side);

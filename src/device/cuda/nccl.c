@@ -1,10 +1,9 @@
 /* Links between GPUs of different processes: NCCL. It is loaded by name, so neither building nor a
  * single GPU needs it.
  *
- * A link is a communicator of two ranks (of one for a loop) with its own stream. It only sends and
- * receives. NCCL's sums add in an order that depends on the topology, which results must not;
- * comm/post_group.c adds.
- */
+ * A link is a communicator of two ranks (of one rank for a loop) with its own stream. It only
+ * sends and receives; comm/post_group.c adds, because the order of NCCL's sums depends on the
+ * topology, and results must not. */
 #include "device/cuda/cuda.h"
 #include "device/nccl_link.h"
 
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in nccl.h, which need not be installed. */
+/* Declarations of nccl.h, which need not be installed. */
 typedef struct ncclComm *comm_handle;
 struct unique_id {
     char bytes[SL_NCCL_LINK_ID];
@@ -35,7 +34,7 @@ static struct {
     const char *(*error_text)(int code);
 } nccl;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const char *why; /* NULL: loaded */
+static const char *why; /* why NCCL cannot be used; NULL: it is loaded */
 
 static void load(void) {
     const struct {
@@ -146,7 +145,7 @@ out:
     return err;
 }
 
-/* Waits until there is a free event for one more transfer. */
+/* Waits until an event is free for one more transfer. */
 static sl_err begin(struct sl_nccl_link_link *link) {
     SL_TRY(SL_CUDA(cudaSetDevice(link->device)));
     if (link->put - link->over == EVENTS)

@@ -36,15 +36,15 @@ static enum rule rule_of(const sl_optimizer *row) {
 struct item {
     float *w, *m, *v, *delta, *out;
     const float *g;
-    array half; /* 16-bit copy of w, updated with w; or NULL */
-    bool wide;  /* four elements at a time: all arrays are aligned for it */
+    array half; /* 16-bit copy of w, which is updated with w; or NULL */
+    bool wide;  /* handles four elements at a time: all arrays are aligned for it */
     i64 count, first_block;
     sl_step_coef coef;
     enum rule rule;
-    float by; /* prediction */
+    float by; /* factor of a prediction */
 };
 
-/* The item of a block: the last item that begins at or before it. */
+/* Returns the item of a block: the last item that begins at or before the block. */
 static __device__ const item *item_of(const item *items, int count, i64 block) {
     int low = 0, high = count;
     while (high - low > 1) {
@@ -159,7 +159,7 @@ static item item_from(const sl_step_item *from, i64 first_block) {
     return it;
 }
 
-/* Copies the table of items to device memory, through pinned memory. */
+/* Copies the table of items to device memory, by way of pinned memory. */
 static sl_err send_items(sl_cuda_device *cuda, const item *items, int count, const item **out) {
     size_t bytes = sizeof *items * (size_t)count;
     void *pinned, *room;

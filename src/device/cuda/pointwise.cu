@@ -23,7 +23,7 @@ static __device__ __forceinline__ float mish_slope(float x) {
     return t + x * (1 - t * t) * sigmoid_of(x);
 }
 static __device__ __forceinline__ float clamp_of(float x, float low, float high) {
-    return x < low ? low : x > high ? high : x; /* NaN stays */
+    return x < low ? low : x > high ? high : x; /* NaN stays NaN */
 }
 static __device__ __forceinline__ float power_of(float x, float by) {
     return by == 2 ? x * x : by == 0.5f ? sqrtf(x) : by == -1 ? 1 / x : powf(x, by);
@@ -38,7 +38,7 @@ static __device__ __forceinline__ float share(float a, float b) {
     return a == b ? 0.5f : a > b ? 1 : 0;
 }
 
-/* a, b, c: the inputs; n: the numbers */
+/* a, b, c are the inputs, n the numbers. */
 #define FUNCTION(name, formula)                                                                    \
     struct name {                                                                                  \
         static __device__ __forceinline__ float of(float a, float b, float c, numbers n) {         \
@@ -49,7 +49,7 @@ static __device__ __forceinline__ float share(float a, float b) {
             return formula;                                                                        \
         }                                                                                          \
     };
-/* y of x = a; dx of dy = a, x = b */
+/* For y, a is x; for dx, a is dy and b is x. */
 #define UNARY(name, y, dx) FUNCTION(f_##name, y) FUNCTION(f_##name##_dx, dx)
 
 UNARY(abs, fabsf(a), b > 0 ? a : b < 0 ? -a : 0)
@@ -74,7 +74,7 @@ FUNCTION(f_div, a / b)
 FUNCTION(f_max, larger(a, b))
 FUNCTION(f_min, -larger(-a, -b))
 FUNCTION(f_pow, powf(a, b))
-/* a is dy here, b and c are a and b of the op */
+/* Here a is dy; b and c are the op's a and b. */
 FUNCTION(f_div_da, a / c)
 FUNCTION(f_div_db, -a *b / (c * c))
 FUNCTION(f_max_da, a *share(b, c))
@@ -84,7 +84,8 @@ FUNCTION(f_min_db, a *share(b, c))
 FUNCTION(f_pow_da, a *c *powf(b, c - 1))
 FUNCTION(f_pow_db, b > 0 ? a * powf(b, c) * logf(b) : 0)
 
-/* ---- one loop for all: strides of up to three inputs in y, 0 where they are repeated ---- */
+/* ---- one loop for all: strides of up to three inputs, 0 along axes where an input is repeated
+ * ---- */
 
 struct walk3 {
     int rank;
@@ -222,7 +223,7 @@ static sl_err k_to_int(const sl_cuda_call *call) {
 
 /* ---- where ---- */
 
-/* a is cond */
+/* `a` is the condition. */
 static __global__ void where(operands o, bool ints, bool add) {
     const int32_t *cond = (const int32_t *)o.a.at;
     GRID_LOOP(i, o.count) {
@@ -244,7 +245,7 @@ static sl_err k_where(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* a is dy, b is cond */
+/* `a` is dy, `b` is the condition. */
 static __global__ void where_d(operands o, bool when, bool add) {
     const int32_t *cond = (const int32_t *)o.b.at;
     GRID_LOOP(i, o.count) {

@@ -19,7 +19,7 @@ template <bool log_of> static __global__ void softmax_rows(array y, array x, i64
     }
 }
 
-/* softmax: y (dy - sum dy y);  log: dy - exp(y) sum dy */
+/* softmax: dx = y (dy - sum dy y). log_softmax: dx = dy - exp(y) sum dy. */
 template <bool log_of>
 static __global__ void softmax_dx_rows(array dx, array dy, array y, i64 n, bool add) {
     i64 base = (i64)blockIdx.x * n;

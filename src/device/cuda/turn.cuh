@@ -5,8 +5,8 @@
 #include "device/cuda/kernels.cuh"
 
 struct turning {
-    i64 pixels, plane;   /* pixels of all samples; of one */
-    i64 channels, width; /* channels; stored channels: a multiple of 8, padded with zeros */
+    i64 pixels, plane;   /* pixels of all samples, and of one */
+    i64 channels, width; /* `width` counts stored channels: a multiple of 8, padded with zeros */
 };
 
 /* A thread handles eight channels of a pixel. */
