@@ -11,7 +11,7 @@
 
 enum { WARPS = 4, MAX_D = 256, PER_LANE = MAX_D / 32 };
 
-/* Does query t attend to key j? */
+/* Returns true if query t attends to key j. */
 static __device__ __forceinline__ bool meets(const att &z, i64 b, i64 t, i64 j) {
     if (j >= z.s || (z.causal && j > t + z.s - z.t))
         return false;
@@ -25,7 +25,7 @@ static __device__ __forceinline__ float dot_rows(const float *a, array k, i64 at
     return sum;
 }
 
-/* acc += factor * row, over the features of this lane. */
+/* acc += factor * row, for the features of this lane. */
 static __device__ __forceinline__ void add_row(float *acc, float factor, array a, i64 at, i64 d) {
     int lane = threadIdx.x % 32;
     for (int i = 0; i < PER_LANE; i++)
@@ -70,8 +70,8 @@ static __global__ void forward(att z) {
         put(z.lse, row, sum > 0 ? max + logf(sum) : 0);
 }
 
-/* D_t, indexed like lse. One thread adds in the order of dot_rows, so that ds is exactly 0 for a
- * query that attends to one key. */
+/* Computes D_t, indexed like lse. One thread adds in the order of dot_rows, so that ds is exactly 0
+ * for a query that attends to one key. */
 static __global__ void row_dots_exact(att z) {
     GRID_LOOP(row, z.b * z.hq * z.t) {
         i64 t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
@@ -85,7 +85,8 @@ static __global__ void row_dots_exact(att z) {
     }
 }
 
-/* The same by a warp. Fast; enough for the tensor cores, which round anyway. */
+/* The same, computed by a warp: faster, and exact enough for the tensor cores, which round
+ * anyway. */
 static __global__ void row_dots(att z) {
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     float sum = 0;
@@ -100,8 +101,8 @@ static __global__ void row_dots(att z) {
         z.dots[row] = sum;
 }
 
-/* p and ds of one query and one key. The rows of one side are in registers, those of the other in
- * memory. */
+/* Computes p and ds of one query and one key. The rows of one are in registers, those of the other
+ * in memory. */
 struct side {
     const float *a, *b; /* rows q and dy of a query, or k and v of a key */
     float lse, dots;    /* of the query */
@@ -139,7 +140,7 @@ static __global__ void back_q(att z) {
             put(z.dq, at_q(z, z.dq_row, b, t, h) + i * 32 + lane, acc[i]);
 }
 
-/* One key: all queries of all heads that read it. */
+/* Computes one key from all queries of all heads that read it. */
 static __global__ void back_k(att z) {
     i64 row = warp_number(), j = row % z.s, hk = row / z.s % z.hk, b = row / z.s / z.hk;
     int lane = threadIdx.x % 32;
@@ -224,7 +225,7 @@ static sl_err k_attention_dqkv(const sl_cuda_call *call) {
     if (done)
         return SL_OK;
     if (flash_fits(z)) {
-        if (!z.only) /* else cuDNN has computed the dots of all samples */
+        if (!z.only) /* otherwise cuDNN has computed the dots of all samples */
             row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
         return flash_backward(call, z);
     }

@@ -73,7 +73,8 @@ static inline att att_backward(const sl_cuda_call *call) {
     return z;
 }
 
-/* Do flash.cu and flash_back.cu support it? They use tensor cores for 16 bits and heads of 64. */
+/* Returns true if flash.cu and flash_back.cu support the call. They use tensor cores, for 16 bits
+ * and heads of 64. */
 bool flash_fits(const att &z);
 sl_err flash_forward(const sl_cuda_call *call, const att &z);
 sl_err flash_backward(const sl_cuda_call *call, const att &z);

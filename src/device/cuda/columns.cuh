@@ -120,7 +120,7 @@ static sl_err sum_columns(const sl_cuda_call *call, array y, i64 count, i64 n, F
     return sum_columns_in(call, y, count, n, f, call->scratch);
 }
 
-struct load_plain { /* the elements of x themselves */
+struct load_plain { /* loads the elements of x themselves */
     array x;
     i64 n;
     bool wide;

@@ -118,8 +118,8 @@ static i64 before(const sizes &z, const sl_shape *image, i64 b) {
 
 static int half_of(const sl_cuda_call *call) { return sl_half_of(call->instr->in[0].dtype); }
 
-/* fp32 images in a 16-bit convolution (pixels from the host, or an fp32 result) are converted in
- * scratch, after the workspace. */
+/* Converts fp32 images of a 16-bit convolution (pixels from the host, or an fp32 result) in
+ * scratch, behind the workspace. */
 static __global__ void convert(array y, array x, i64 count, bool add) {
     GRID_LOOP(i, count) put(y, i, get(x, i), add);
 }
@@ -130,7 +130,7 @@ static void *room_at(const sl_cuda_call *call, i64 used) {
     return (char *)call->scratch + max_workspace + used;
 }
 
-/* Input i, converted to the dtype of the convolution. */
+/* Returns input i, converted to the dtype of the convolution. */
 static const void *in_type(const sl_cuda_call *call, int i, int half, i64 *used) {
     if (sl_half_of(call->instr->in[i].dtype) == half)
         return call->in[i];
@@ -244,8 +244,8 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     return finish(call, dw, half);
 }
 
-/* For fp16 in this layout cuDNN selects algorithms that a CUDA graph cannot record, so compute in
- * fp32. */
+/* Runs in fp32, because for fp16 in this layout cuDNN selects algorithms that a CUDA graph cannot
+ * record. */
 static sl_err closing(const sl_cuda_call *call, int half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};
@@ -260,7 +260,7 @@ static sl_err k_conv2d(const sl_cuda_call *call) {
     return closing(call, sl_half_of(call->instr->out[0].dtype), run_forward);
 }
 static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, half_of(call), run_dx); }
-/* Never with channels last: layout.c does not know it. */
+/* Channels are never last here, because layout.c does not know this kernel. */
 static sl_err k_conv_transpose2d(const sl_cuda_call *call) {
     conv c = {};
     sl_err err = run_dx(call, &c, half_of(call) == SL_HALF_FP16 ? SL_HALF_NOT : half_of(call));

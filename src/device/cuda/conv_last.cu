@@ -14,13 +14,13 @@ static const i64 max_workspace = (i64)256 << 20;
 
 enum { X = 1, W, Y };
 
-struct key { /* of a plan */
+struct key { /* the key of a plan */
     sl_dnn_convolution conv;
-    i64 x[4], w[4], y[4]; /* sizes [B,C,H,W], [K,C,R,S], [B,K,H,W]; channels padded */
+    i64 x[4], w[4], y[4]; /* sizes [B,C,H,W], [K,C,R,S], [B,K,H,W] with padded channels */
     i64 half;             /* enum sl_half */
 };
 
-/* Each role's operand: index of an input, or OUT. */
+/* The operand of each role: the index of an input, or OUT. */
 enum { OUT = -1 };
 struct roles {
     sl_dnn_conv what;
@@ -92,8 +92,8 @@ bool sl_cuda_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
 
 /* ---- turning ---- */
 
-struct filter {                /* a filter [K,C,R,S], or, channels last and padded, [K,R,S,width] */
-    i64 area, channels, width; /* area: R S */
+struct filter { /* a filter [K,C,R,S]; with channels last and padded, [K,R,S,width] */
+    i64 area, channels, width; /* area is R S */
 };
 
 static __global__ void turn_filter(array y, array w, filter f, i64 count) {
@@ -112,7 +112,7 @@ static __global__ void turn_back(array w, array made, filter f, i64 count, bool 
 
 /* ---- running ---- */
 
-struct place { /* in scratch */
+struct place { /* offsets in scratch */
     i64 x, y, w, bytes;
 };
 
@@ -138,7 +138,7 @@ i64 sl_cuda_conv_last_bytes(const sl_cuda_call *call) {
     return g ? places_of(call, k, g->workspace_bytes).bytes : 0;
 }
 
-/* The image of a role with its channels last. Inputs in the other layout are transposed into
+/* Returns the image of a role with its channels last. Transposes an input in the other layout into
  * scratch. */
 static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *dim, i64 half) {
     if (in_place(call, role))

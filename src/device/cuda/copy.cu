@@ -61,7 +61,7 @@ static array offset(array a, i64 elements) {
 struct move {
     array y, x;
     path way;
-    i64 to, from; /* first elements */
+    i64 to, from; /* offset of the first element in each tensor */
     float factor;
     bool is_int;
 };
@@ -134,7 +134,7 @@ static sl_err k_broadcast_mean(const sl_cuda_call *call) {
                      (float)((double)call->instr->in[0].numel / (double)call->instr->out[0].numel));
 }
 
-/* The tensor as [outer, size, inner], where `size` is that of one axis. */
+/* Views a tensor as [outer, size, inner], where `size` is the length of one axis. */
 struct around {
     i64 outer, size, inner;
 };
@@ -147,7 +147,7 @@ static around around_of(const sl_shape *shape, i64 axis) {
     return a;
 }
 
-/* A range of an axis of a tensor: the length of the axis and the first item. */
+/* A range of an axis: the length of the axis, and its first item. */
 struct items {
     i64 size, first;
 };
@@ -209,7 +209,7 @@ static sl_err k_upsample(const sl_cuda_call *call) {
 }
 
 struct factors {
-    i64 width, f0, f1; /* width: of a row of dx */
+    i64 width, f0, f1; /* width of a row of dx */
 };
 
 static __global__ void upsample_dx(array dx, array dy, i64 count, factors f, bool add) {

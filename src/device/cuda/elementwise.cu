@@ -77,7 +77,7 @@ static sl_err k_scale(const sl_cuda_call *call) {
                         call->instr->out[0].numel, number{(float)call->instr->attr[0].f, 0});
 }
 
-/* Copies bytes if the dtypes agree, else converts. */
+/* Copies the bytes if both dtypes are equal, else converts. */
 static sl_err k_copy(const sl_cuda_call *call) {
     const sl_operand *in = &call->instr->in[0], *out = &call->instr->out[0];
     if (in->dtype == out->dtype && !call->add) {
@@ -114,7 +114,7 @@ static sl_err k_shard_sum(const sl_cuda_call *call) {
 
 /* ---- two tensors with broadcasting ---- */
 
-struct walk { /* sizes of y; strides of a and b, 0 along axes where they repeat */
+struct walk { /* sizes of y, and strides of a and b, which are 0 along axes where these repeat */
     int rank;
     i64 size[SL_MAX_RANK], a[SL_MAX_RANK], b[SL_MAX_RANK];
 };
@@ -142,7 +142,7 @@ static __global__ void zip_walk(array y, array a, array b, walk w, i64 count, bo
     }
 }
 
-/* b repeats along a: a bias, or positions added to every sample. */
+/* For a `b` that repeats along `a`: a bias, or positions that are added to every sample. */
 template <class F>
 static __global__ void zip_period(array y, array a, array b, i64 count, i64 period, bool add) {
     GRID_LOOP(i, count / 8) {

@@ -22,7 +22,7 @@ static __device__ uint32_t draw_u32(uint64_t seed, uint64_t stream, uint64_t ind
     return index & 2 ? high : low;
 }
 
-/* kept: a x + b;  dropped: c + b */
+/* A kept element becomes a x + b, a dropped one c + b. */
 struct mask {
     const sl_cuda_draw *draw;
     uint64_t stream, below;
@@ -57,7 +57,7 @@ static sl_err k_dropout(const sl_cuda_call *call) {
     return run_drop(call, 1 / (1 - call->instr->attr[0].f), 0, 0);
 }
 
-/* See op/alpha_dropout.c. */
+/* The constant of selu as in op/alpha_dropout.c. */
 static const double lowest = -1.7580993408473768599402175208123;
 static double slope(double p) { return 1 / sqrt((1 - p) * (1 + p * lowest * lowest)); }
 
@@ -73,7 +73,7 @@ static sl_err k_alpha_dropout_dx(const sl_cuda_call *call) {
 /* ---- dot_interaction (DLRM): products of all pairs of features ---- */
 
 static __device__ void pair_at(i64 p, bool self, i64 *i, i64 *j) {
-    i64 row = self ? 0 : 1, first = 0; /* row i has i pairs, with `self` i + 1 */
+    i64 row = self ? 0 : 1, first = 0; /* row i has i pairs, or i + 1 with `self` */
     while (first + row + self <= p) {
         first += row + self;
         row++;
@@ -82,7 +82,7 @@ static __device__ void pair_at(i64 p, bool self, i64 *i, i64 *j) {
     *j = p - first;
 }
 
-struct crossing { /* per sample: `pairs` products of two of `features` vectors of size n */
+struct crossing { /* per sample, `pairs` products of two of `features` vectors of size n */
     i64 pairs, features, n;
     bool self, add;
 };

@@ -31,7 +31,7 @@ static __device__ __forceinline__ uint32_t piece_at(uint32_t tile, int row, int 
     return tile + row * 128 + ((piece ^ (row & 7)) << 4);
 }
 
-/* All threads of the block load rows [first, first + 64) of a matrix; rows from `rows_` on become
+/* All threads of the block load rows [first, first + 64) of a matrix. Rows from `rows_` on become
  * 0. */
 static __device__ __forceinline__ void load_tile(uint32_t tile, const half16 *from, int stride,
                                                  int first, int rows_) {
@@ -65,10 +65,11 @@ template <int HALF> static __device__ __forceinline__ uint32_t pack(float low, f
 
 /* ---- products of a warpgroup ----
  *
- * Its four warps take part, each with 16 rows of c. They are asynchronous: between start() and
- * finish() nobody touches c, a or the tiles. */
+ * The four warps of the group take part, each with 16 rows of c. Products are asynchronous:
+ * between start() and finish() no thread touches c, a or the tiles. */
 
-/* The wgmma descriptor of a tile: groups of eight rows, 1024 bytes apart, 128-byte swizzle. */
+/* Returns the wgmma descriptor of a tile: groups of eight rows, 1024 bytes apart, 128-byte
+ * swizzle. */
 static __device__ __forceinline__ uint64_t describe(uint32_t tile) {
     return (uint64_t)((tile & 0x3FFFF) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
@@ -79,7 +80,7 @@ static __device__ __forceinline__ void start() {
 static __device__ __forceinline__ void send() {
     asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
-/* Waits until at most `left` of the submitted products are running. */
+/* Waits until at most `left` of the submitted products are still running. */
 template <int left> static __device__ __forceinline__ void finish() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(left) : "memory");
 }
@@ -124,7 +125,7 @@ static __device__ __forceinline__ void multiply(float c[8][4], const uint32_t a[
         MULTIPLY_KEPT("bf16");
 }
 
-/* c [64,64] = a b', both tiles */
+/* c [64,64] = a b'; a and b are tiles. */
 template <int HALF>
 static __device__ __forceinline__ void times_turned(float c[8][4], uint32_t a, uint32_t b) {
 #pragma unroll
@@ -132,7 +133,7 @@ static __device__ __forceinline__ void times_turned(float c[8][4], uint32_t a, u
         multiply<HALF>(c, describe(a + 32 * k), describe(b + 32 * k), k > 0);
 }
 
-/* c [64,64] += a b, b a tile */
+/* c [64,64] += a b; b is a tile. */
 template <int HALF>
 static __device__ __forceinline__ void times(float c[8][4], const uint32_t a[4][4], uint32_t b) {
 #pragma unroll
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void round_rows(uint32_t a[4][4], const float 
     }
 }
 
-/* Stores c [16,64] times `by` to the rows from `first` on that are below `rows_`. */
+/* Stores c [16,64], times by0 or by1, to the rows from `first` on that are below `rows_`. */
 template <int HALF>
 static __device__ __forceinline__ void store_rows(half16 *to, i64 stride, int first, int rows_,
                                                   const float c[8][4], float by0, float by1) {
@@ -168,7 +169,7 @@ static __device__ __forceinline__ void store_rows(half16 *to, i64 stride, int fi
     }
 }
 
-/* Sum over the four lanes that share a row of C. */
+/* Returns the sum over the four lanes that share a row of C. */
 static __device__ __forceinline__ float quad_sum(float v) {
     v += __shfl_xor_sync(~0u, v, 1);
     return v + __shfl_xor_sync(~0u, v, 2);
@@ -178,13 +179,13 @@ static __device__ __forceinline__ float quad_max(float v) {
     return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
 }
 
-/* Which keys of a tile are hidden from query t: key j is visible if j < last, j <= t + ahead
+/* Tells which keys of a tile are hidden from query t: key j is visible if j < last, j <= t + ahead
  * (causal) and mask[j]. */
 struct veil {
     const int32_t *mask;
     int last, ahead;
     bool causal;
-    /* Is any key of the tile from j on hidden from a query of the tile from t on? */
+    /* Returns true if a key of the tile from j on is hidden from a query of the tile from t on. */
     __device__ __forceinline__ bool touches(int t, int j) const {
         return mask || j + TILE > last || (causal && j + TILE - 1 > t + ahead);
     }
@@ -197,15 +198,15 @@ static __device__ __forceinline__ veil veil_of(const att &z, i64 b) {
     return {z.mask ? z.mask + b * z.s : NULL, (int)z.s, (int)(z.s - z.t), z.causal};
 }
 
-/* The number of tiles of keys that the queries [first, first + 64) attend to. */
+/* Returns the number of tiles of keys that the queries [first, first + 64) attend to. */
 static __device__ __forceinline__ int key_tiles(const att &z, int first) {
     int end = first + TILE + (int)(z.s - z.t);
     end = z.causal && end < z.s ? end : (int)z.s;
     return end > 0 ? (end + TILE - 1) / TILE : 0;
 }
 
-/* Launches with shared memory for `tiles` tiles and four rows of floats, which is more than the
- * default limit. */
+/* Launches a kernel with shared memory for `tiles` tiles and four rows of floats. This is more than
+ * the default limit. */
 template <class K>
 static sl_err flash_launch(const sl_cuda_call *call, K kernel, dim3 grid, int tiles, const att &z) {
     int bytes = tiles * TILE_BYTES + 4 * TILE * (int)sizeof(float);

@@ -24,7 +24,7 @@ static __device__ __forceinline__ void to_p(float s[8][4], const float lse[2], f
             s[n][e] = power_of_2(s[n][e] * by - lse[e / 2]);
 }
 
-/* Replaces p in s by ds, without the factor `scale`, which is applied at the end. */
+/* Replaces p in s by ds, but without the factor `scale`, which is applied at the end. */
 static __device__ __forceinline__ void to_ds(float s[8][4], const float dp[8][4],
                                              const float dots[2]) {
 #pragma unroll
@@ -105,12 +105,13 @@ template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 2) b
 
 /* ---- keys ---- */
 
-struct query_tiles { /* two tiles of each, contiguous */
+struct query_tiles { /* two tiles of each operand, contiguous */
     uint32_t q, dy;
     float *lse, *dots; /* [2][TILE] */
 };
 
-/* Loads the queries [t, t + 64) of head h. After the last query lse is infinite, so that p is 0. */
+/* Loads the queries [t, t + 64) of head h. Behind the last query lse is infinite, so that p is
+ * 0. */
 static __device__ __forceinline__ void load_queries(const att &z, const query_tiles &s, int which,
                                                     i64 b, i64 h, int t) {
     int y_row = (int)(z.hq * z.d);
@@ -126,7 +127,7 @@ static __device__ __forceinline__ void load_queries(const att &z, const query_ti
     }
 }
 
-/* Like hide_keys, to_p and to_ds, but rows are keys and columns are queries. */
+/* Does what hide_keys, to_p and to_ds do, but rows are keys and columns are queries. */
 static __device__ __forceinline__ void hide_queries(float s[8][4], const veil &over, int j, int t) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
@@ -159,7 +160,8 @@ static __device__ __forceinline__ void to_ds_turned(float dp[8][4], const float 
 
 /* The iteration of a block of keys over the queries of all heads that read them. */
 struct walk {
-    int start, each, count; /* first query; tiles per head; tiles of all heads */
+    /* first query; number of tiles per head; number of tiles of all heads */
+    int start, each, count;
 };
 static __device__ __forceinline__ walk walk_of(const att &z, const veil &over, int first) {
     walk w = {z.causal && first > over.ahead ? (first - over.ahead) / TILE * TILE : 0};
@@ -198,7 +200,8 @@ template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 1) b
         uint32_t q = in.q + now * TILE_BYTES, dy = in.dy + now * TILE_BYTES;
         if (i + 1 < w.count)
             load_queries(z, in, !now, b, h + (i + 1) / w.each, w.start + (i + 1) % w.each * TILE);
-        if (!z.causal || t + TILE - 1 + over.ahead >= mine) { /* else no query attends to a key */
+        /* otherwise no query attends to a key of this block */
+        if (!z.causal || t + TILE - 1 + over.ahead >= mine) {
             float s[8][4], dp[8][4];
             start();
             times_turned<HALF>(s, k, q);

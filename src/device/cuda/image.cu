@@ -5,7 +5,7 @@
 struct window {
     i64 planes, h, w, oh, ow;
     i64 kernel[2], stride[2], pad[2];
-    bool include; /* a mean counts padding */
+    bool include; /* a mean counts padding too */
 };
 
 static window window_of(const union sl_attr *attr, const sl_shape *x, const sl_shape *y) {
@@ -46,7 +46,7 @@ static __global__ void maxpool(array y, int32_t *index, array x, window w) {
     }
 }
 
-/* The windows that contain pixel p: at.from to at.to. */
+/* Returns the windows that contain pixel p, as a range. */
 static __device__ span windows_of(int p, int stride, int pad, int kernel, int count) {
     int last = (p + pad) / stride, first = (p + pad - kernel + stride) / stride;
     if (p + pad - kernel + 1 <= 0)
@@ -54,7 +54,7 @@ static __device__ span windows_of(int p, int stride, int pad, int kernel, int co
     return {first, last + 1 < count ? last + 1 : count};
 }
 
-/* A thread per pixel visits the windows that contain it, row by row. */
+/* One thread per pixel: it visits the windows that contain the pixel, row by row. */
 static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, window w, bool add) {
     GRID_LOOP(i, w.planes * w.h * w.w) {
         i64 plane = i / (w.h * w.w) * w.oh * w.ow, pixel = i % (w.h * w.w);
@@ -71,7 +71,8 @@ static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, wind
 
 /* ---- with channels last: a thread has eight channels of a pixel; planes = samples times n ----
  *
- * I: what counts threads; divisions of 64 bits would take longer than all the rest. */
+ * I is the integer type that counts threads; 64-bit divisions would take longer than all the
+ * rest. */
 
 template <class I> struct spot { /* position of element i in images of h x w */
     I col, image, row, column;
@@ -82,7 +83,7 @@ template <class I> struct spot { /* position of element i in images of h x w */
     }
 };
 
-/* Keeps the maximum and its index; a NaN wins. */
+/* Keeps the maximum and its index. A NaN counts as the largest. */
 static __device__ __forceinline__ void take_larger(eight &max, int32_t *best, const eight &e,
                                                    int32_t at) {
     for (int k = 0; k < 8; k++)

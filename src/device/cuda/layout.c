@@ -26,7 +26,8 @@ static bool is_channel_sum(struct sl_cuda_device *cuda, const struct sl_instr *i
            y[1] == x[1] && y[2] == 1 && y[3] == 1;
 }
 
-/* Operands (bit masks) that may have either layout; `alike`: all of them must have the same. */
+/* Operands (bit masks) that may have either layout. With `alike`, all of them must have the same
+ * one. */
 /* clang-format off */
 static const struct known {
     const char *kernel;
@@ -55,8 +56,8 @@ static const struct known {
 /* clang-format on */
 
 struct image {
-    int up;     /* another value of the same class, or this one (union-find) */
-    bool bound; /* fixed to [B,C,H,W]; the value for a class is that of its root */
+    int up;     /* another value of the same class, or this one itself (union-find) */
+    bool bound; /* fixed to [B,C,H,W]; for a class, the value of its root counts */
     bool written, read;
     struct sl_shape shape;
 };
@@ -91,7 +92,7 @@ static const struct known *find_known(struct sl_cuda_device *cuda, const struct 
     return NULL;
 }
 
-/* Adds one operand; `with`: a value of its class, or -1. */
+/* Adds one operand. `with` is a value of its class, or -1. */
 static int see(struct image *all, const struct sl_operand *o, bool knows, int with) {
     if (o->space == SL_SPACE_NONE || o->value < 0)
         return with;
@@ -142,7 +143,7 @@ static void bind_ports(struct image *all, const struct sl_ports *ports) {
         bind_value(all, ports->at[i].operand.value);
 }
 
-/* Adds values that come from another stage or go there. */
+/* Adds values that come from another stage or go to one. */
 static void see_ports(struct image *all, const struct sl_ports *ports, bool come) {
     for (int i = 0; i < ports->count; i++) {
         const struct sl_operand *o = &ports->at[i].operand;
@@ -160,7 +161,7 @@ static int max_value(int max, int count, const struct sl_operand *o) {
 
 enum { PORTS = 8, CROSSING = 4 };
 
-/* The first CROSSING ports connect to other stages: forward in, forward out, backward in, backward
+/* The first CROSSING lists connect to other stages: forward in, forward out, backward in, backward
  * out. */
 static void ports_of(const struct sl_program *p, const struct sl_ports *out[PORTS]) {
     const struct sl_ports *all[PORTS] = {&p->recv_act, &p->send_act, &p->recv_grad, &p->send_grad,
@@ -198,7 +199,7 @@ static bool is_read(const struct sl_program *p, const struct sl_instr *instrs, i
 
 /* ---- what is turned ---- */
 
-/* Adds a transposition once, also if the image goes to two stages. */
+/* Adds a transposition, only once if the image goes to two stages. */
 static void add_turn(struct sl_cuda_layout *out, struct sl_cuda_turn turn) {
     for (int i = 0; i < out->turn_count; i++)
         if (out->turns[i].image.value == turn.image.value && out->turns[i].phase == turn.phase &&

@@ -3,10 +3,10 @@
 #include "device/cuda/norm.cuh"
 
 struct norm_args {
-    array x, r, w, b, sum, y, mean, rstd; /* r: added to x first; sum: receives x + r */
+    array x, r, w, b, sum, y, mean, rstd; /* `r` is added to x first; `sum` receives x + r */
     rows z;
     float eps;
-    bool centred; /* layernorm, else rmsnorm */
+    bool centred; /* true for layernorm, false for rmsnorm */
 };
 
 static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, float mean,
@@ -74,7 +74,7 @@ static __global__ void norm_long(norm_args a) {
         return;
     for (i64 j = lane; a.r.at && j < n; j += 32)
         put(a.sum, base + j, get(a.x, base + j) + get(a.r, base + j));
-    array x = a.r.at ? a.sum : a.x; /* a lane reads only what it wrote */
+    array x = a.r.at ? a.sum : a.x; /* a lane reads only what it wrote itself */
     for (i64 j = lane; a.centred && j < n; j += 32)
         mean += get(x, base + j);
     mean = warp_sum(mean) / (float)n;

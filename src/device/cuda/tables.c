@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* One list for the declarations and the array: a family cannot be in only one of them. */
+/* One list makes the declarations and the array, so a family cannot be in only one of them. */
 #define FAMILIES(X)                                                                                \
     X(attentions)                                                                                  \
     X(batchnorms)                                                                                  \
