@@ -244,8 +244,8 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     return finish(call, dw, half);
 }
 
-/* Runs in fp32, because for fp16 in this layout cuDNN selects algorithms that a CUDA graph cannot
- * record. */
+/* For fp16 in this layout cuDNN selects algorithms that a CUDA graph cannot record, so compute in
+ * fp32. */
 static sl_err closing(const sl_cuda_call *call, int half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};
@@ -260,7 +260,7 @@ static sl_err k_conv2d(const sl_cuda_call *call) {
     return closing(call, sl_half_of(call->instr->out[0].dtype), run_forward);
 }
 static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, half_of(call), run_dx); }
-/* Channels are never last here, because layout.c does not know this kernel. */
+/* Never with channels last: layout.c does not know it. */
 static sl_err k_conv_transpose2d(const sl_cuda_call *call) {
     conv c = {};
     sl_err err = run_dx(call, &c, half_of(call) == SL_HALF_FP16 ? SL_HALF_NOT : half_of(call));

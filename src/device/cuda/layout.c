@@ -26,8 +26,7 @@ static bool is_channel_sum(struct sl_cuda_device *cuda, const struct sl_instr *i
            y[1] == x[1] && y[2] == 1 && y[3] == 1;
 }
 
-/* Operands (bit masks) that may have either layout. With `alike`, all of them must have the same
- * one. */
+/* Operands (bit masks) that may have either layout; `alike`: all of them must have the same. */
 /* clang-format off */
 static const struct known {
     const char *kernel;
