@@ -29,7 +29,7 @@ static sl_err eval_name(struct sl_eval *ev, const struct sl_expr *expr, struct s
         *out = (struct sl_val){.kind = SL_VAL_DIM, .dim = {1, true}};
         return SL_OK;
     }
-    if (sl_str_is(expr->text, "none")) { /* `none` is an absent input, not a name of a frame */
+    if (sl_str_is(expr->text, "none")) { /* not an entry: an absent input */
         *out = (struct sl_val){.kind = SL_VAL_NONE};
         return SL_OK;
     }

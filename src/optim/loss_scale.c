@@ -35,7 +35,7 @@ sl_err sl_optim_loss_scale_parse(const char *text, struct sl_loss_scale *out) {
     const char *rest;
     *out = (struct sl_loss_scale){.start = 1};
     sl_optim_spec_split(text, &name, &rest);
-    if (sl_str_is(sl_str(text), "none")) /* "none" is not in the table: no scaling */
+    if (sl_str_is(sl_str(text), "none")) /* not an entry: no scaling */
         return SL_OK;
     if (sl_str_is(name, "dynamic")) {
         SL_TRY(sl_optim_spec_values("loss scale 'dynamic'", hyper, rest, values, NULL));

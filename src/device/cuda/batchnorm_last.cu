@@ -292,8 +292,8 @@ sl_err bn_last(const sl_cuda_call *call) {
     end_moments<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(s, z);
     affine f = {out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd,
                 in_array(call, 5)};
-    /* the kernel of a fused call has another name */
-    int which = f.r.at ? 2 : strcmp(call->instr->kernel, "batchnorm") != 0;
+    int which =
+        f.r.at ? 2 : strcmp(call->instr->kernel, "batchnorm") != 0; /* not an entry: a kernel */
     kind_of(call).normalise[which]<<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
     return launched(call);
 }

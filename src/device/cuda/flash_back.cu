@@ -200,8 +200,7 @@ template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 1) b
         uint32_t q = in.q + now * TILE_BYTES, dy = in.dy + now * TILE_BYTES;
         if (i + 1 < w.count)
             load_queries(z, in, !now, b, h + (i + 1) / w.each, w.start + (i + 1) % w.each * TILE);
-        /* otherwise no query attends to a key of this block */
-        if (!z.causal || t + TILE - 1 + over.ahead >= mine) {
+        if (!z.causal || t + TILE - 1 + over.ahead >= mine) { /* else no query attends to a key */
             float s[8][4], dp[8][4];
             start();
             times_turned<HALF>(s, k, q);
