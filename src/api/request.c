@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* a larger size must be uninitialised memory */
+/* A larger size must be uninitialised memory. */
 enum { MAX_BYTES = 4096 };
 
 static sl_err read_size(const char *name, const void *record, size_t first_bytes, size_t *size) {
@@ -41,7 +41,7 @@ sl_err sl_api_request_copy(const char *name, const void *request, void *out, siz
     return SL_OK;
 }
 
-/* does not change the caller's `size` */
+/* Does not change the caller's `size`. */
 sl_err sl_api_result_put(const char *name, void *result, const void *from, size_t first_bytes,
                          size_t known_bytes) {
     size_t size = 0;

@@ -102,7 +102,7 @@ static sl_err dispatch(int argc, char **argv) {
     return sl_fail(SL_ERR_USAGE, "unknown command '%s'; 'sluice --help' lists them", name);
 }
 
-/* calls exit(), whose atexit handlers tell the other ranks */
+/* Calls exit(), whose atexit handlers tell the other ranks. */
 static void on_out_of_memory(size_t size_bytes) {
     (void)size_bytes;
     fprintf(stderr, "sluice: %s\n", sl_err_message());

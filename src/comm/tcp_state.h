@@ -113,7 +113,7 @@ void sl_comm_tcp_free_stray(struct tcp_peer *peer, struct tcp_stray *stray);
 void sl_comm_tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
 void sl_comm_tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
 void sl_comm_tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
-/* writes until its socket would block */
+/* Writes until the rank's socket would block. */
 void sl_comm_tcp_write_some(struct tcp_comm *comm, int rank);
 /* Called by the thread: reads one piece. Returns false if there are no more data now. */
 bool sl_comm_tcp_read_piece(struct tcp_comm *comm, int rank);

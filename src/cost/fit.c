@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* change of a logarithm in numeric derivatives; larger than the kinks of max() */
+/* Change of a logarithm in numeric derivatives. It is larger than the kinks of max(). */
 static const double difference = 0.02;
 
 struct work {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const uint64_t shuffle_stream = 0x73687566666c65; /* "shuffle"; plus the epoch */
-/* one seed for all runs, so that the held-out samples are the same */
+/* All runs have this seed, so that the held-out samples are the same. */
 static const uint64_t holdout_seed = 0x686f6c64;
 
 int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split) {

@@ -9,7 +9,7 @@
  * shape, with all tokens of the text. */
 enum { SL_DECODE_NONE = 0, SL_DECODE_FAILED = -1 };
 
-/* the tokens in a shape: their axis, and i if the size of that axis is o * T * i */
+/* Where the tokens are in a shape: their axis, and i if the size of that axis is o * T * i. */
 struct sl_decode_place {
     int axis;
     int64_t before, after;

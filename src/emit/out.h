@@ -48,7 +48,7 @@ void sl_emit_refuse(struct sl_emit *o, const char *fmt, ...) SL_PRINTF(2, 3);
 void sl_emit_with_int(struct sl_emit *o, const char *name, int64_t value);
 void sl_emit_with_float(struct sl_emit *o, const char *name, double value);
 void sl_emit_with_text(struct sl_emit *o, const char *name, const char *value);
-/* a list of one text */
+/* Adds an attribute that is a list of one text. */
 void sl_emit_with_texts(struct sl_emit *o, const char *name, const char *value);
 void sl_emit_with_ints(struct sl_emit *o, const char *name, int count, const int64_t *at);
 

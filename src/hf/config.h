@@ -42,9 +42,9 @@ void sl_hf_config_close(struct sl_hf_config *config);
 
 /* Returns the value, which counts as used from now on; NULL: it is absent or null. */
 const struct sl_hf_value *sl_hf_find(struct sl_hf_config *c, const char *key);
-/* is the value present, but null (meaning "none", not "default")? */
+/* Returns true if the value is present but null, which means "none", not "default". */
 bool sl_hf_is_null(struct sl_hf_config *c, const char *key);
-/* number of items of a list; 0: absent */
+/* Returns the number of items of a list; 0 if it is absent. */
 int64_t sl_hf_count(struct sl_hf_config *c, const char *key);
 
 /* Return values of one type. `fallback` is used if the key is absent or null. A value of another

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* passes; longer timelines are shown without a prediction */
+/* Largest number of passes; longer timelines are shown without a prediction. */
 static const int64_t passes_max = 2000000;
 
 struct run {

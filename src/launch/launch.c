@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { AGENT_FAILED = 255 }; /* exit status of ssh after it lost its host */
-/* time after the first failure in which the others may end */
+/* Time after the first failure in which the other ranks may end. */
 static const int64_t grace_ns = 4000000000;
 static const int64_t life_ns = 1000000000; /* interval of heartbeats to ranks on other hosts */
 

@@ -26,7 +26,7 @@
 
 enum { CHAIN_MAX = 6 };
 static const int64_t look_ns = 250000000, give_up_ns = 2000000000, remote_ns = 2000000000;
-/* limit for a circle of waits, long because messages may take long */
+/* Time limit for a circle of waits. It is long because messages may take long. */
 static const int64_t circle_ns = 60000000000;
 static const double first_flops = 1e10; /* flops per second, assumed before the first measurement */
 

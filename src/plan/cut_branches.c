@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* labels; branch c has label 1 + c, and AFTER is 1 + the number of branches */
+/* Labels of nodes. Branch c has label 1 + c; AFTER is 1 + the number of branches. */
 enum { UNKNOWN = -1, BEFORE = 0 };
 
 struct labels {

@@ -97,8 +97,8 @@ int sl_planners_graphpipe_next_set(const struct sl_planners_graphpipe_part *part
 /* The set of all branches; and the first set to try. */
 int sl_planners_graphpipe_whole(const struct sl_planners_graphpipe_part *part);
 int sl_planners_graphpipe_first_set(const struct sl_planners_graphpipe_part *part, int all);
-/* without: `all` without `set`. lowest: the first branch of `all`. holds: is the branch in the
- * set? */
+/* Sets of branches: `without` removes `set` from `all`, `lowest` returns the first branch of `all`,
+ * `holds` returns true if the branch is in the set. */
 int sl_planners_graphpipe_without(const struct sl_planners_graphpipe_part *part, int all, int set);
 int sl_planners_graphpipe_lowest(const struct sl_planners_graphpipe_part *part, int all);
 bool sl_planners_graphpipe_holds(const struct sl_planners_graphpipe_part *part, int all, int set,

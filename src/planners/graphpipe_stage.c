@@ -41,7 +41,8 @@ bool sl_planners_graphpipe_stage_fits(const struct sl_planners_graphpipe_stages 
                                    s->samples[config]) <= s->memory;
 }
 
-/* rounds = ceil(micros / width), the most with rounds * pass <= limit */
+/* rounds = ceil(micros / width); returns the width with the most rounds such that rounds * pass <=
+ * limit. */
 int64_t sl_planners_graphpipe_stage_width(const struct sl_planners_graphpipe_stages *s,
                                           const struct sl_cut_stage *sum, int config) {
     int64_t pass = sum->f + sum->b, rounds = pass ? s->limit / pass : INT64_MAX / 2;

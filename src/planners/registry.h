@@ -4,7 +4,7 @@
 
 #include "search/planner.h"
 
-/* in alphabetical order; ends with NULL */
+/* All planners in alphabetical order; ends with NULL. */
 extern const struct sl_planner *const sl_planners_rows[];
 /* The planner of equal pipelines: the fastest one that also suits large machines. */
 extern const struct sl_planner sl_planners_balanced;

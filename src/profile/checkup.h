@@ -41,10 +41,10 @@ void sl_profile_checkup_json(const struct sl_checkup *c, struct sl_text *text);
 
 /* The checks, by group. */
 void sl_profile_checkup_machine(struct sl_checkup *c); /* checks cores, memory, files, clock */
-/* checks transports; two ranks train one step */
+/* Checks transports: two ranks train one step. */
 void sl_profile_checkup_ranks(struct sl_checkup *c);
 void sl_profile_checkup_gpus(struct sl_checkup *c);
-/* checks compilers and libraries that build Sluice */
+/* Checks compilers and libraries that build Sluice. */
 void sl_profile_checkup_tools(struct sl_checkup *c);
 
 #endif

@@ -90,7 +90,7 @@ static void put_number_tick(const struct frame *f, double at, double value) {
     sl_text_free(&label);
 }
 
-/* bounds the number of ticks: a loop over values might not end, because 1e17 + 1 is 1e17 */
+/* Bounds the number of ticks. A loop over values might not end, because 1e17 + 1 is 1e17. */
 enum { TICKS_MAX = 20 };
 
 static void put_y_ticks(const struct frame *f, int count) {

@@ -113,7 +113,7 @@ sl_err sl_sched_verify_action(struct sl_ver *v, int worker, const struct sl_acti
  * I and W. */
 uint8_t sl_sched_verify_all(const struct sl_ver *v, int stage);
 sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t);
-/* runs REDUCE, STEP and PREDICT */
+/* Runs REDUCE, STEP and PREDICT. */
 sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
 sl_err sl_sched_verify_replicas_first(const struct sl_ver *v, const struct sl_turn *t);
@@ -136,8 +136,8 @@ struct sl_buffer *sl_sched_verify_input(struct sl_ver *v, int seat, int pool, in
 sl_err sl_sched_verify_fill(struct sl_ver *v, const struct sl_turn *t, int seat, int pool,
                             int32_t slot, int32_t micro);
 
-/* verify_border.c. snapshot: the state at a border of repetitions. recurs: is the state now the
- * same, turned by one iteration? */
+/* verify_border.c: sl_sched_verify_snapshot copies the state at a border of repetitions.
+ * sl_sched_verify_recurs checks that the state now is the same, shifted by one iteration. */
 struct sl_border;
 struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v);
 sl_err sl_sched_verify_recurs(struct sl_ver *v, const struct sl_border *before);

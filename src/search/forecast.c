@@ -109,7 +109,7 @@ sl_err sl_search_forecast_times(struct sl_arena *arena, const struct sl_forecast
 
 /* ---- a step ---- */
 
-/* most simulations of one plan; most actions in all of them */
+/* Largest number of simulations of one plan, and of actions in all of them. */
 enum { SIMS_MAX = 33, ACTIONS_MAX = 1 << 20 };
 
 static int64_t median(int64_t *at, int count) {
@@ -151,7 +151,7 @@ sl_err sl_search_forecast_step(const struct sl_sched *sched, const struct sl_sim
 
 /* ---- interval ---- */
 
-/* 90 % of single runs are this close to their forecast, with one profile each */
+/* With one profile for each, 90 % of single runs are this close to their forecast. */
 static const double model_error = 0.15;
 static const double from_spread =
     0.64; /* p90 - p10 times this is half of p95 - p5, if the distribution is normal */

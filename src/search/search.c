@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* most passes that are simulated without folding; more would take long */
+/* Largest number of passes that are simulated without folding. More would take too long. */
 enum { PASSES_MAX = 1 << 18 };
 
 static sl_err stage_bytes(const struct sl_candidate_detail *detail,

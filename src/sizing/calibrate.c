@@ -16,7 +16,7 @@
 
 enum { FEW_ROWS = 20, ROUNDS = 12, VOCABULARY = 51200 };
 
-/* errors above 10 % count by their size, smaller ones by their square */
+/* Errors above 10 % count by their size, smaller ones by their square. */
 static const double robust = 0.1;
 
 struct row {

@@ -10,7 +10,7 @@ static bool is_shown(unsigned byte) {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* the bytes that are not printable are 00 to 20, 7f to a0 and ad */
+/* The bytes that are not printable are 00 to 20, 7f to a0 and ad. */
 uint32_t sl_tokenizer_byte_char(unsigned char byte) {
     if (is_shown(byte))
         return byte;

@@ -153,7 +153,7 @@ static void rewrite_all(const struct sl_tokenizer_step *step, struct sl_tokenize
 
 /* ---- ByteLevel ---- */
 
-/* indices of flags; flag 1 is trim_offsets, which does not change ids */
+/* Indices of flags. Flag 1 is trim_offsets, which does not change ids. */
 enum { PREFIX_SPACE, USE_REGEX = 2 };
 
 static sl_err read_byte_level(struct sl_tokenizer *t, struct sl_tokenizer_fields *f,

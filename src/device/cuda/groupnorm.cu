@@ -58,7 +58,7 @@ static sl_err k_groupnorm(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* in: dy x mean rstd w? */
+/* Inputs: dy, x, mean, rstd, w (optional). */
 struct back {
     array dy, x, mean, rstd, w;
 };

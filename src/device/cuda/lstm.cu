@@ -306,7 +306,7 @@ static sl_err run_layer_back(const sl_cuda_call *call, layer_back s, int w) {
     return launched(call);
 }
 
-/* in: gates y w_hh dy h0? */
+/* Inputs: gates, y, w_hh, dy, h0 (optional). */
 static sl_err k_gru_dgates(const sl_cuda_call *call) {
     const int64_t *y = call->instr->in[1].shape.dim;
     return run_layer_back(call,
@@ -323,7 +323,7 @@ static sl_err k_gru_dgates(const sl_cuda_call *call) {
                           2);
 }
 
-/* in: y w_hh dy */
+/* Inputs: y, w_hh, dy. */
 static sl_err k_rnn_dgates(const sl_cuda_call *call) {
     const int64_t *y = call->instr->in[0].shape.dim;
     return run_layer_back(call,

@@ -84,7 +84,7 @@ static void channel_map(const struct channels *c, float *y, const float *x, int6
 
 enum { BN_EPS, BN_MOMENTUM };
 
-/* in: x w b mean var, out: y mean rstd new_mean new_var. */
+/* Inputs: x, w, b, mean, var. Outputs: y, mean, rstd, new_mean, new_var. */
 static void batchnorm_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct channels c = channels_of(&call->instr->in[0].shape, thread, threads);
@@ -134,7 +134,8 @@ static void channel_sums(const struct channels *c, const float *const in[2], int
     }
 }
 
-/* in: dy x w mean rstd. dx = w rstd (dy - mean(dy) - (x - mean) rstd^2 mean(dy (x - mean))) */
+/* Inputs: dy, x, w, mean, rstd.
+ * dx = w rstd (dy - mean(dy) - (x - mean) rstd^2 mean(dy (x - mean))) */
 static void batchnorm_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct channels c = channels_of(&call->instr->in[1].shape, thread, threads);
@@ -161,7 +162,7 @@ static void k_batchnorm_dx(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 1), batchnorm_dx_part);
 }
 
-/* in: batchnorm_dw: dy x mean rstd; batchnorm_eval_dw: dy x mean var. */
+/* Inputs of batchnorm_dw: dy, x, mean, rstd; of batchnorm_eval_dw: dy, x, mean, var. */
 static INLINE void batchnorm_dw_any(void *ctx, int thread, int threads, bool eval) {
     const struct sl_device_cpu_call *call = ctx;
     struct channels c = channels_of(&call->instr->in[1].shape, thread, threads);
@@ -200,7 +201,7 @@ static double rstd_of(const struct sl_device_cpu_call *call, int input, int64_t 
     return 1 / sqrt(var + call->instr->attr[BN_EPS].f);
 }
 
-/* in: x w b mean var. */
+/* Inputs: x, w, b, mean, var. */
 static void batchnorm_eval_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct channels c = channels_of(&call->instr->in[0].shape, thread, threads);
@@ -216,7 +217,7 @@ static void k_batchnorm_eval(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 0), batchnorm_eval_part);
 }
 
-/* in: dy w var. */
+/* Inputs: dy, w, var. */
 static void batchnorm_eval_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct channels c = channels_of(&call->instr->in[0].shape, thread, threads);

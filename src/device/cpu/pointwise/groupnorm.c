@@ -77,7 +77,7 @@ static void k_groupnorm(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 0), groupnorm_part);
 }
 
-/* in: dy x mean rstd w? */
+/* Inputs: dy, x, mean, rstd, w (optional). */
 static void groupnorm_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct groups z = groups_of(&call->instr->in[1].shape, &call->instr->in[2].shape);

@@ -49,7 +49,7 @@ static INLINE void mix_rows(float *dx, const float *x, const float *factor,
     }
 }
 
-/* in: dy x. */
+/* Inputs: dy, x. */
 static void dot_interaction_dx_part(void *ctx, int thread, int threads) {
     enum { AT_ONCE = 64 };
     const struct sl_device_cpu_call *call = ctx;

@@ -71,7 +71,7 @@ static int64_t cross_entropy_scratch(const struct sl_instr *instr, int threads) 
     return sl_graph_shape_numel(&instr->in[1].shape, 1) * (int64_t)sizeof(double);
 }
 
-/* in: dloss logits targets lse. dx may overwrite the logits. */
+/* Inputs: dloss, logits, targets, lse. dx may overwrite the logits. */
 static void cross_entropy_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct sl_kernel_rows rows = rows_of(&call->instr->in[1].shape);
@@ -250,7 +250,7 @@ static void k_nll(const struct sl_device_cpu_call *call) {
     *(float *)call->out[0] = valid ? (float)(sum / (double)valid) : 0;
 }
 
-/* in: dloss target */
+/* Inputs: dloss, target. */
 static void k_nll_dx(const struct sl_device_cpu_call *call) {
     struct sl_kernel_rows rows = rows_of(&call->instr->out[0].shape);
     const int32_t *target = call->in[1];

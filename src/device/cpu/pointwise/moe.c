@@ -88,7 +88,7 @@ static void k_moe_combine(const struct sl_device_cpu_call *call) {
     run_parts(call, numel_in(call, 0), combine_part);
 }
 
-/* in: dy [tokens,C] rows [R,C] slots */
+/* Inputs: dy [tokens,C], rows [R,C], slots. */
 static void combine_dw_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     int64_t n = call->instr->in[1].shape.dim[1], k = rows_of(&call->instr->in[2].shape).n, from, to;

@@ -127,7 +127,7 @@ static INLINE void norm_dx_row(float *dx, const struct norm_row *row, int64_t n)
     }
 }
 
-/* in: layernorm_dx: dy x w mean rstd; rmsnorm_dx: dy x rstd w?. */
+/* Inputs of layernorm_dx: dy, x, w, mean, rstd; of rmsnorm_dx: dy, x, rstd, w (optional). */
 static INLINE void norm_dx_part(void *ctx, int thread, int threads, bool centred) {
     const struct sl_device_cpu_call *call = ctx;
     struct sl_kernel_rows rows = rows_of(&call->instr->in[1].shape);

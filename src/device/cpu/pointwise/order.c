@@ -89,7 +89,7 @@ static void cumsum_columns(const struct sl_device_cpu_call *call, const struct s
     }
 }
 
-/* lines that advance together, because each addition waits for the one before */
+/* Lines that advance together, because each addition waits for the one before. */
 enum { LINES = 8 };
 
 /* Handles `count` lines that are contiguous in memory. */
@@ -138,7 +138,7 @@ static void k_cumsum(const struct sl_device_cpu_call *call) {
 
 /* ---- topk ---- */
 
-/* for k up to FEW the best are kept in an ordered list; for larger k all are sorted */
+/* Up to this k the best are kept in an ordered list; for a larger k all are sorted. */
 enum { FEW = 64 };
 
 struct ranked {

@@ -78,7 +78,7 @@ static void layer_step(void *ctx, int thread, int threads) {
         }
 }
 
-/* in: x w_ih w_hh bias_ih? bias_hh? h0? */
+/* Inputs: x, w_ih, w_hh, then bias_ih, bias_hh, h0 (optional). */
 static void layer(const struct sl_device_cpu_call *call) {
     struct layer l = {
         .r = recurrent_of(call->instr),
@@ -199,7 +199,7 @@ static void run_back(const struct sl_device_cpu_call *call, struct back l) {
         sl_device_pool_run(call->pool, back_step, &l);
 }
 
-/* in: gates y w_hh dy h0?, out: dgates_x dgates_h dh0 */
+/* Inputs: gates, y, w_hh, dy, h0 (optional). Outputs: dgates_x, dgates_h, dh0. */
 static void gru_dgates(const struct sl_device_cpu_call *call) {
     run_back(call, (struct back){.gates = call->in[0],
                                  .y = call->in[1],
@@ -211,7 +211,7 @@ static void gru_dgates(const struct sl_device_cpu_call *call) {
                                  .dh0 = call->out[2]});
 }
 
-/* in: y w_hh dy, out: dgates dh0 */
+/* Inputs: y, w_hh, dy. Outputs: dgates, dh0. */
 static void rnn_dgates(const struct sl_device_cpu_call *call) {
     run_back(call, (struct back){.y = call->in[0],
                                  .w_hh = call->in[1],
