@@ -10,12 +10,11 @@ extern "C" {
 
 enum sl_err_code {
     SL_OK = 0,
-    /* a check failed: a schedule is wrong, a plan does not fit, or a combination is refused */
-    SL_ERR_REFUSED = 1,
-    SL_ERR_USAGE = 2,  /* a wrong command line, argument or order of calls */
-    SL_ERR_INPUT = 3,  /* a wrong file or model */
-    SL_ERR_SYSTEM = 4, /* memory, disk, device */
-    SL_ERR_PEER = 5,   /* another worker failed */
+    SL_ERR_REFUSED = 1, /* a check failed: does not verify, does not fit, refused combination */
+    SL_ERR_USAGE = 2,   /* a wrong command line, argument or order of calls */
+    SL_ERR_INPUT = 3,   /* a wrong file or model */
+    SL_ERR_SYSTEM = 4,  /* memory, disk, device */
+    SL_ERR_PEER = 5,    /* another worker failed */
 };
 
 /* The name of SL_ERR_REFUSED before version 0.2; removed in 0.3. */
@@ -29,9 +28,8 @@ SL_API const char *sl_err_message(void);
 /* Code of the last error of this thread; SL_OK if there was none. */
 SL_API sl_err sl_err_code(void);
 
-/* Places in the source that the last error of this thread passed, each as "file:line function".
- * Index 0 is the place that found the error, index 1 its caller and so on. NULL past the end. Valid
- * until the next call. */
+/* Places in the source that the last error of this thread passed, "file:line function": index 0
+ * found it, higher ones are its callers. NULL past the end. Valid until the next call. */
 SL_API const char *sl_err_trail(int index);
 
 /* Name of a code, for example "input error". */

@@ -45,9 +45,8 @@ struct sl_samples {
     int array_count;
     int in_order; /* not 0: training reads them in ascending order in every epoch */
     sl_samples_fill fill;
-    void *ctx; /* passed to fill */
-    /* must be the same when a run is resumed; 0: a hash of the arrays, or of count */
-    uint64_t fingerprint;
+    void *ctx;            /* of fill */
+    uint64_t fingerprint; /* a resumed run must have the same; 0: hash of the arrays, or of count */
 };
 
 #ifdef __cplusplus

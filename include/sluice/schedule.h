@@ -3,9 +3,10 @@
  *     const struct sl_schedule_module sluice_schedule = {SL_SCHEDULE_MODULE, sizeof sluice_schedule,
  *                                                        "mine", "what it is", generate};
  *
- * The generator calls `put` for each pass of one iteration. Every worker runs its passes in the
- * order in which they were put. Sluice adds the messages and steps, and verifies the result
- * before it runs. The module needs this header only, not the library. */
+ * The generator puts the passes of one iteration. Every worker runs its passes in the order in which
+ * they were put. Sluice adds the messages and steps, and verifies the result before it runs. The
+ * module needs this header only, not the library.
+ */
 #ifndef SLUICE_SCHEDULE_H
 #define SLUICE_SCHEDULE_H
 
@@ -29,8 +30,7 @@ struct sl_schedule_module {
     int version; /* SL_SCHEDULE_MODULE */
     int size;    /* sizeof(struct sl_schedule_module) */
     const char *name, *brief;
-    /* Puts all passes and returns NULL, or returns a text that says why this task is not
-     * possible. */
+    /* NULL, or a text that says why this task is not possible. */
     const char *(*generate)(const struct sl_schedule_task *task);
 };
 

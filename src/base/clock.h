@@ -6,8 +6,7 @@
 #include <stdint.h>
 
 int64_t sl_clock_ns(void);
-/* true if it is later than until_ns; until_ns 0 means no deadline: false */
-bool sl_clock_past(int64_t until_ns);
+bool sl_clock_past(int64_t until_ns); /* is it later than until_ns? 0: no deadline, false */
 
 /* Processor time of this thread. Time in which other threads had the core does not count. */
 int64_t sl_clock_cpu_ns(void);

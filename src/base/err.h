@@ -38,8 +38,7 @@ sl_err sl_err_context(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Copy a message from another thread into this one. */
 void sl_err_set_message(const char *text);
 
-/* SL_TRY returns the error to the caller. SL_TRY_OUT jumps to `out:` with the error in the local
- * variable `err`. */
+/* Propagate: return the error, or jump to `out:` with it in the local variable `err`. */
 #define SL_TRY(expr)                                                                               \
     do {                                                                                           \
         sl_err try_err_ = (expr);                                                                  \

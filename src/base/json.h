@@ -1,10 +1,11 @@
 /* JSON: a writer into sl_text, and a pull reader.
  *
  * The reader returns one event per call and the caller builds its own object: a hostile file cannot
- * force allocations. A first pass refuses objects that repeat a key; it alone stores keys, those
- * of the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
- * doubles. Only white space may follow the top-level value. Strings are raw (escapes not
- * resolved); sl_json_unescape resolves them. */
+ * force allocations. Only a first pass, which refuses objects that repeat a key, holds the keys of
+ * the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
+ * doubles. Only white space may follow the top-level value. Strings are raw (escapes not resolved);
+ * sl_json_unescape resolves them.
+ */
 #ifndef SL_BASE_JSON_H
 #define SL_BASE_JSON_H
 
@@ -12,8 +13,7 @@
 
 enum { SL_JSON_DEPTH = 64 };
 
-/* The state of the writer, which inserts commas, quotes and escapes. indent 0 writes everything on
- * one line. */
+/* Writer: inserts commas, quotes and escapes. indent 0: everything on one line. */
 struct sl_json_out {
     struct sl_text *text;
     int depth, indent;
@@ -26,8 +26,7 @@ void sl_json_close(struct sl_json_out *json, char bracket);
 void sl_json_key(struct sl_json_out *json, const char *key);
 void sl_json_string(struct sl_json_out *json, const char *value);
 void sl_json_int(struct sl_json_out *json, int64_t value);
-/* writes null if the value is not finite */
-void sl_json_double(struct sl_json_out *json, double value);
+void sl_json_double(struct sl_json_out *json, double value); /* writes null unless finite */
 void sl_json_bool(struct sl_json_out *json, bool value);
 void sl_json_null(struct sl_json_out *json);
 

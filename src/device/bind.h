@@ -13,21 +13,18 @@
 
 enum { SL_BIND_MAX = 1024 };
 
-/* sl_device_bind_count returns the number of places; sl_device_bind_places writes their CPU
- * numbers, at most SL_BIND_MAX. */
+/* Number of places; their CPU numbers, at most SL_BIND_MAX. */
 int sl_device_bind_count(void);
 int sl_device_bind_places(int *out);
 /* Pins the calling thread. */
 SL_MUST_CHECK sl_err sl_device_bind_thread(int place);
 
-/* Keeps a pinned thread that waits spinning: a core that sleeps loses its caches, and on a virtual
+/* Spinning of a pinned thread that waits: a core that sleeps loses its caches, and on a virtual
  * machine waking it exits to the host. Call it in a loop, with *until_ns 0 at first. It yields and
- * pauses. It returns false if the thread should sleep now: after 50 ms, or because another thread
- * recently ran on this core. */
+ * pauses. False: sleep now, after 50 ms or because another thread recently ran on this core. */
 bool sl_device_bind_stay_awake(int64_t *until_ns);
 
-/* Lists the CPU numbers of the places in order, at most SL_BIND_MAX. bind_hwloc.c or bind_nohwloc.c
- * defines it. */
+/* bind_hwloc.c or bind_nohwloc.c: the CPU numbers of the places in order, at most SL_BIND_MAX. */
 int sl_device_bind_list(int *out);
 
 #endif

@@ -36,13 +36,11 @@ struct sl_nccl_link_row {
     sl_err (*send)(struct sl_nccl_link_link *link, const void *bytes, int64_t size_bytes);
     sl_err (*receive)(struct sl_nccl_link_link *link, void *bytes, int64_t size_bytes);
     sl_err (*loop)(struct sl_nccl_link_link *link, void *to, const void *from, int64_t size_bytes);
-    /* Writes the number of transfers that were completed since the link was opened, or returns the
-     * error of the link. */
+    /* Number of transfers completed since the link was opened; or the error of the link. */
     sl_err (*look)(struct sl_nccl_link_link *link, int64_t *over);
 };
 
-/* Returns the row of GPUs (NCCL) from the CUDA module. If there is none, returns NULL and sets the
- * reason. */
+/* The row of GPUs (NCCL) from the CUDA module; NULL and the reason if there is none. */
 const struct sl_nccl_link_row *sl_device_nccl_link_gpus(const char **why);
 
 #endif

@@ -19,25 +19,21 @@ struct sl_device_pool;
 
 /* Opens the threads of one worker; thread 0 is the caller. */
 SL_MUST_CHECK sl_err sl_device_pool_open(int threads, struct sl_device_pool **out);
-/* The same; with place >= 0, thread t is pinned to place + t. The caller, which is thread 0, pins
- * itself. */
+/* place >= 0: pins thread t to place + t; the caller, thread 0, pins itself. */
 SL_MUST_CHECK sl_err sl_device_pool_open_at(int threads, int place, struct sl_device_pool **out);
 void sl_device_pool_close(struct sl_device_pool *pool);
 int sl_device_pool_threads(const struct sl_device_pool *pool);
 /* Calls body(ctx, t, threads) once on every thread; returns when all have returned. */
 void sl_device_pool_run(struct sl_device_pool *pool,
                         void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* The same for a body that works only on pieces that it takes. Its scratch comes from
- * sl_device_pool_scratch. Idle threads of other workers may join (device/lend.h); their numbers
- * start at `threads`. */
+/* The same for a body that works only on pieces it takes, with scratch from sl_device_pool_scratch.
+ * Idle threads of other workers may join (device/lend.h); their numbers start at `threads`. */
 void sl_device_pool_run_pieces(struct sl_device_pool *pool, int64_t scratch_bytes,
                                void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* Returns the scratch of this thread inside such a body. `scratch` is the call's; `step_bytes` is
- * `scratch_bytes` of sl_device_pool_run_pieces. */
+/* In such a body: the scratch of this thread. `step_bytes` as in sl_device_pool_run_pieces. */
 void *sl_device_pool_scratch(const struct sl_device_pool *pool, void *scratch, int64_t step_bytes,
                              int thread);
-/* Returns true if other workers may join; then even a pool of one thread cuts its work into
- * pieces. */
+/* Whether others may join; then even a pool of one thread cuts its work into pieces. */
 bool sl_device_pool_lends(const struct sl_device_pool *pool);
 /* Returns the next of `count` pieces for this thread, or -1 if none is left. A run calls it in one
  * loop only. Every piece goes to one thread; its result must not depend on which. */
@@ -50,8 +46,7 @@ int64_t sl_device_pool_take_before(struct sl_device_pool *pool, int64_t count, i
 void sl_device_pool_share(struct sl_device_pool *pool, void (*body)(void *ctx, int part, int parts),
                           void *ctx);
 
-/* Computes the share [*from, *to) that a thread has of [0, count). Shares begin at multiples of
- * `grain`. */
+/* The share [*from, *to) of a thread of [0, count), in multiples of `grain`. */
 void sl_device_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
                           int64_t *to);
 
@@ -63,9 +58,8 @@ struct sl_device_cpu_call {
     const void *in[SL_INSTR_IN]; /* NULL: the operand is absent */
     void *out[SL_INSTR_OUT];
     struct sl_device_pool *pool;
-    /* at least what scratch_bytes() of the kernel returns, 64-byte aligned, not zeroed */
-    void *scratch;
-    bool add; /* adds to out[0] instead of overwriting it; only for instructions that accumulate */
+    void *scratch; /* scratch_bytes() of the kernel or more, 64-byte aligned, not zeroed */
+    bool add;      /* out[0] += instead of =; only for instructions that accumulate */
     uint64_t seed;
     int64_t first_sample, samples;
 };
@@ -73,8 +67,7 @@ struct sl_device_cpu_call {
 struct sl_device_cpu_kernel {
     const char *name; /* name in sl_instr.kernel; a row {0} ends a list */
     void (*run)(const struct sl_device_cpu_call *call);
-    /* NULL: needs no scratch */
-    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads);
+    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads); /* NULL: none */
 };
 
 /* The kernels of one instruction set, as lists of families that end with NULL. */
@@ -83,20 +76,17 @@ struct sl_device_cpu_table {
     bool (*supported)(void);
     const struct sl_device_cpu_kernel *const *product, *const *pointwise; /* NULL: none */
 };
-/* All tables, the best first; ends with NULL. A kernel comes from the first table that has it and
- * that this CPU supports. */
+/* Best first; ends with NULL. A kernel comes from the first supported table that has it. */
 extern const struct sl_device_cpu_table *const sl_device_cpu_tables[];
 /* The table for programs with bf16 activations, used if the best instruction set may be used. */
 extern const struct sl_device_cpu_table sl_device_cpu_table_bf16;
-/* Returns the kernel, or NULL if the table has none of this name or the CPU lacks the instruction
- * set. */
+/* NULL: the table has no such kernel, or the CPU lacks the instruction set. */
 const struct sl_device_cpu_kernel *sl_device_cpu_table_find(const struct sl_device_cpu_table *table,
                                                             const char *name);
 
 /* Returns the threads of a device; NULL if it is not a CPU. */
 struct sl_device_pool *sl_device_cpu_pool(struct sl_device *device);
-/* Sets the scratch that the pool's threads use when they help another worker. The caller owns
- * it. */
+/* Scratch for the pool's threads when they help another worker; the caller owns it. */
 void sl_device_pool_set_scratch(struct sl_device_pool *pool, void *scratch, int64_t size_bytes);
 
 const struct sl_device_cpu_kernel *sl_device_cpu_find(const char *name);

@@ -28,9 +28,8 @@
 #define SL_ISA_QUOTE(isa) SL_ISA_QUOTE_EXPANDED(isa)
 #define SL_ISA_QUOTE_EXPANDED(isa) #isa
 
-/* INLINE marks a function that is always inlined. -ffp-contract=fast fuses a product with the sum
- * that reads it, but only within a function; so inlining everywhere gives the same bits at every
- * optimization level. */
+/* -ffp-contract=fast fuses a product into the sum that reads it, after inlining. A function marked
+ * INLINE is always inlined, so its results have the same bits at every optimization level. */
 #define INLINE inline __attribute__((always_inline))
 
 #endif

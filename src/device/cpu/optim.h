@@ -21,8 +21,7 @@ struct sl_device_cpu_rule {
 struct sl_device_cpu_optim {
     const char *isa;
     bool (*supported)(void);
-    /* the last row has no name and predicts from io->delta */
-    const struct sl_device_cpu_rule *rules;
+    const struct sl_device_cpu_rule *rules; /* the last, without a name, predicts from io->delta */
     void (*norm_blocks)(const float *x, int64_t count, int64_t first, int64_t blocks, double *out);
 };
 extern const struct sl_device_cpu_optim

@@ -33,14 +33,12 @@ struct sl_device_pool {
     _Alignas(64) atomic_int_least64_t idle_ns; /* when this worker last waited; 0: never */
 };
 
-/* lend.c defines these for pool.c: the first opens the current loop to guests, the second closes it
- * and waits until all guests have left. */
+/* lend.c, for pool.c. Opens the current loop to guests; closes it and waits until all have left. */
 void sl_device_lend_let_in(struct sl_device_pool *pool, int64_t guest_bytes);
 void sl_device_lend_see_out(struct sl_device_pool *pool);
 /* Shuts the loop when a guest found no piece left. */
 void sl_device_lend_shut(struct sl_device_pool *pool);
-/* For the calling guest: whether its own worker has work again, its scratch, and a count of the
- * pieces that it took. */
+/* Of the calling guest: whether its worker has work; its scratch; count a piece it took. */
 bool sl_device_lend_is_called_back(void);
 void *sl_device_lend_scratch(void);
 void sl_device_lend_note_piece(void);

@@ -24,8 +24,7 @@ static inline vf vsqrt(vf x) {
     return x;
 }
 
-/* Returns x 2^n for an integer n in [-150, 150]. It multiplies with two factors, because 2^n alone
- * may overflow. */
+/* x 2^n for integer n in [-150, 150]. Two factors, because 2^n alone may overflow. */
 static inline vf scale_by_power(vf x, vf n) {
     vi whole = __builtin_convertvector(n, vi), half = whole >> 1;
     return x * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);

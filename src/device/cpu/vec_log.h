@@ -20,8 +20,7 @@ static INLINE vf vlog_near_1(vf u) {
     return p * z * s + (s + s);
 }
 
-/* Uses x = m 2^e with m in [0.707, 1.414). The logarithm of 0 is -infinity, that of a negative
- * number NaN. */
+/* x = m 2^e, m in [0.707, 1.414). 0 gives -infinity, numbers below 0 give NaN. */
 static INLINE vf vlog(vf x) {
     vi tiny = x < 1.17549435e-38f;
     vf y = pick(tiny, x * 8388608.0f, x);

@@ -4,8 +4,7 @@
 #include "device/cpu/pointwise/runs.h"
 
 struct groups {
-    /* `channels` and `each` count the channels and elements of a group */
-    int64_t b, c, plane, groups, channels, each;
+    int64_t b, c, plane, groups, channels, each; /* channels, elements: of a group */
 };
 
 static struct groups groups_of(const struct sl_shape *x, const struct sl_shape *mean) {
