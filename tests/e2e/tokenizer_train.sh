@@ -17,6 +17,16 @@ grep -q '"vocab": 1000' out || fail "$(cat out)"
 cmp t.json j.json
 # It trains on its tokens.
 "$SLUICE" train gpt-nano --set V=1000,T=16,P=16,L=1,C=12,H=2 --data docs.txt --tokenizer t.json --steps 2 2>err || fail "training"
+# Or on their file, with the same bits.
+"$SLUICE" tokenizer encode docs.txt --tokenizer t.json -o docs.bin >out
+[ "$(grep -o '[0-9]* tokens' out)" = "$(($(stat -c %s docs.bin) / 2)) tokens" ] || fail "$(cat out)"
+for data in "docs.txt --tokenizer t.json" u16:docs.bin; do
+    # shellcheck disable=SC2086
+    "$SLUICE" train gpt-nano --set V=1000,T=16,P=16,L=1,C=12,H=2 --data $data --steps 2 --json 2>err | grep '"loss"' >>losses
+done
+[ "$(sort -u losses | wc -l)" -eq $(($(wc -l <losses) / 2)) ] || fail "other losses: $(cat losses)"
+refuse "tokenizer PATH is missing" encode docs.txt -o x.json
+refuse "No such file" encode none.txt --tokenizer t.json -o y.bin
 "$SLUICE" tokenizer train docs.txt --vocab-size 10 -o small.json >out 2>err
 grep -q "the vocabulary has 256 tokens, not 10" err || fail "a small vocabulary"
 refuse "vocab-size N is missing" train docs.txt -o x.json
