@@ -9,6 +9,9 @@ const bool sl_image_has_png = true;
 
 enum { CHUNK_BYTES = 8 << 20, CHUNKS = 64 };
 
+/* Decompressing more takes longer than a second. */
+static const int64_t raw_max = (int64_t)256 << 20;
+
 struct source {
     const char *name;
     const unsigned char *at;
@@ -58,6 +61,8 @@ static sl_err read_all(png_structp png, png_infop info, struct source *source, s
     if (setjmp(png_jmpbuf(png)))
         return sl_fail(SL_ERR_INPUT, "%s: damaged PNG: %s", source->name, source->reason);
     png_read_info(png, info);
+    if ((int64_t)png_get_rowbytes(png, info) > raw_max / png_get_image_height(png, info))
+        return sl_fail(SL_ERR_INPUT, "%s: a PNG of more than 256 MiB of pixels", source->name);
     set_transforms(png, info);
     int colour = png_get_color_type(png, info);
     int channels = colour == PNG_COLOR_TYPE_GRAY || colour == PNG_COLOR_TYPE_GRAY_ALPHA ? 1 : 3;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -119,6 +120,19 @@ static void test_refusals(void **state) {
     (void)state;
     SL_TEST_FAILS(sl_image_decode("x", (const unsigned char *)"GIF89a..", 8, 3, &image),
                   SL_ERR_INPUT, "neither PNG nor JPEG");
+    if (sl_image_has_png) {
+        unsigned char *bytes = read_all("photo.png", &length);
+        for (int i = 0; i < 2; i++) { /* 60,000 x 60,000 */
+            static const unsigned char side[4] = {0, 0, 0xea, 0x60};
+            memcpy(bytes + 16 + 4 * i, side, 4);
+        }
+        uint32_t crc = (uint32_t)crc32_z(0, bytes + 12, 17);
+        for (int i = 0; i < 4; i++)
+            bytes[29 + i] = (unsigned char)(crc >> (24 - 8 * i));
+        SL_TEST_FAILS(sl_image_decode("huge.png", bytes, (int64_t)length, 3, &image), SL_ERR_INPUT,
+                      "more than 256 MiB");
+        free(bytes);
+    }
     if (sl_image_has_jpeg) {
         unsigned char *bytes = read_all("cmyk.jpg", &length);
         SL_TEST_FAILS(sl_image_decode("c.jpg", bytes, (int64_t)length, 3, &image), SL_ERR_INPUT,
