@@ -68,6 +68,8 @@ static sl_err read_quoted(struct reader *r) {
         }
         if (c < 0 || c == '\n')
             return cell_fail(r, "a quoted cell is not closed");
+        if (!c)
+            return cell_fail(r, "a zero byte: not a table");
         if (r->length == CELL_MAX)
             return cell_fail(r, "a cell is longer than 255 bytes: not a table");
         r->cell[r->length++] = (char)c;
@@ -88,6 +90,8 @@ static sl_err next_cell(struct reader *r) {
         c = next_byte(r);
     }
     for (; c >= 0 && c != '\n' && c != r->separator; c = next_byte(r)) {
+        if (!c)
+            return cell_fail(r, "a zero byte: not a table");
         if (r->length == CELL_MAX)
             return cell_fail(r, "a cell is longer than 255 bytes: not a table");
         r->cell[r->length++] = (char)c;

@@ -211,7 +211,7 @@ static void test_sabotage(void **state) {
     refuse(sl_test_text("empty.txt", ""), 256, "is empty");
     refuse(sl_test_file("odd.bin", "abc", 3), V, "truncated or of another kind");
     refuse("/nowhere/at/all.bin", V, "cannot open");
-    refuse(sl_test_folder(), V, "expected a file");
+    refuse(sl_test_folder(), V, "has no folders");
     refuse("tekst:x", V, "did you mean text?");
     refuse(sl_test_file("strange", "\x01\x02\x03\x04\x05\x06\x07\x00", 8), V, "cannot tell");
     refuse("llmc:", V, "no file given");
