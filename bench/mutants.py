@@ -2,7 +2,7 @@
 """Mutation test: how many changes of the source does the suite notice?
 
     ./dev bench mutants [--per-component N] [--seed S] [--seconds T] [--jobs J] [--only COMPONENT]
-                        [--survivors] [--sanitize] [--fresh] [--list] [--write]
+                        [--survivors] [--sanitize] [--try TEST,...] [--fresh] [--list] [--write]
 
 Copies of the sources contain all mutants; an environment variable selects one (tools/schemata.py). One run of each
 candidate test records which mutants it reaches. Then each mutant runs the tests that reach it, the fastest first,
@@ -11,6 +11,7 @@ until one fails, ends too late, or all pass: a survivor. Tests run in a process 
 --seconds T      stop after T seconds; the next call continues (results are kept in build/mutants)
 --survivors      run the survivors again, after new tests, also with further tests
 --sanitize       the files with mutants are compiled with AddressSanitizer and UBSan, as in the preset dev
+--try TEST,...   these tests on the survivors, whether they reach them or not
 --fresh          forget results
 --write          docs/results/mutants.md; reasons of survivors are in bench/mutants-survivors.txt
 """
@@ -69,7 +70,7 @@ MORE = ["golden/sched", "golden/help", "golden/sim", "e2e/run_guards", "e2e/hf",
         "e2e/bf16", "e2e/export", "e2e/commands", "e2e/comfort", "e2e/study", "e2e/json", "e2e/mpi_train_release"]
 LONGEST_S = 60  # a test that takes longer is no candidate
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ftrivial-auto-var-init=pattern"]
-FIRST_S = 60  # tests of a mutant in the first round; --survivors: six times that
+FIRST_S = 60  # tests of a mutant in the first round; --survivors, --try: six times that
 # Tests that know the files of a component: they come first.
 NEAR = {
     "verifier": r"unit\.sched\.|table\.sched|unit\.schedules|e2e\.sched",
@@ -170,7 +171,8 @@ class Suite:
         for name in names:
             corpus = [str(ROOT / "tests/fuzz/corpus" / name[5:])] if name.startswith("fuzz_") else []
             self.tests[name] = [str(bin_ / name), *corpus]
-        for script in SCRIPTS + (MORE if self.arguments.survivors else []):
+        more = MORE if self.arguments.survivors or self.arguments.tries else []
+        for script in SCRIPTS + more:
             if (ROOT / "tests" / (script + ".sh")).exists():
                 self.tests[script.replace("/", ".")] = ["bash", str(ROOT / "tests" / (script + ".sh"))]
         for module in self.build.glob("libsluice_*.so"):
@@ -209,9 +211,20 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 30, 4 << 30))
 
 
-def record_coverage(suite, work):
+def try_tests(suite, tests, count):
+    """As record_coverage, for tests that are run on every mutant; they pass without one."""
+    rows = {}
+    for test in tests:
+        result, seconds = suite.run(test, 4 * LONGEST_S)
+        if result != "passed":
+            raise SystemExit(f"mutants: {test}: {result} without a mutant")
+        rows[test] = (seconds, range(count))
+    return rows
+
+
+def record_coverage(suite):
     """test: (seconds, numbers of the mutants that it reaches)"""
-    seen_dir = work / "seen"
+    seen_dir = suite.work / "seen"
     seen_dir.mkdir(exist_ok=True)
 
     def one(test):
@@ -257,7 +270,7 @@ class Bench:
     def judge(self, row):
         component, name, mutant = row
         tests, spent = self.reaching(component, mutant), 0.0
-        budget = FIRST_S if not self.arguments.survivors else 6 * FIRST_S
+        budget = 6 * FIRST_S if self.arguments.survivors or self.arguments.tries else FIRST_S
         result = {"state": "survived", "tests": len(tests), "by": "", "cut": False}
         for seconds, test in tests:
             if spent > budget:
@@ -288,7 +301,9 @@ class Bench:
             if self.arguments.only and row[0] != self.arguments.only:
                 continue
             old = self.results.get(self.key(*row))
-            if not old or (self.arguments.survivors and old["state"] != "killed"):
+            again = self.arguments.survivors or self.arguments.tries
+            same = self.reasons().get(self.key(*row), "").startswith("equivalent")
+            if not old or (again and old["state"] != "killed" and not same):
                 yield row
 
     def run(self):
@@ -332,7 +347,10 @@ one dropped check, call or assignment. It is killed if a test fails or does not 
 
 {count} mutants, {hand} of them by hand (`bench/mutants.txt`: mutants that survived an earlier review), the others drawn with seed {seed},
 {each} per component. All sources with mutants are compiled once; an environment variable selects the mutant. Tests that reach it run, the
-fastest first. Functions that remove files are not changed, nor memory release, messages and assertions.
+fastest first. Functions that remove files are not changed, nor memory release, messages and assertions. Mutants that
+survived were tried again with the files under AddressSanitizer and UBSan, as in the preset `dev`.
+
+At the first run 280 of 333 were killed (84.1 %). The tests that were missing are there now.
 
 | component | mutants | killed | share | equivalent | share of the others |
 |---|---|---|---|---|---|
@@ -373,6 +391,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only")
+    parser.add_argument("--try", dest="tries", default="")
     for flag in ("survivors", "sanitize", "fresh", "list", "write"):
         parser.add_argument("--" + flag, action="store_true")
     arguments = parser.parse_args()
@@ -407,10 +426,12 @@ def main():
     stamp = hashlib.sha256("".join(bench.key(*r) for r in chosen).encode()).hexdigest()
     path = work / "coverage.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
-    if kept.get("stamp") == stamp and not arguments.survivors:
+    if arguments.tries:
+        bench.coverage = try_tests(suite, arguments.tries.split(","), len(chosen))
+    elif kept.get("stamp") == stamp and not arguments.survivors:
         bench.coverage = kept["tests"]
     else:
-        bench.coverage = record_coverage(suite, work)
+        bench.coverage = record_coverage(suite)
         path.write_text(json.dumps({"stamp": stamp, "tests": bench.coverage}))
     print(f"mutants: {len(chosen)}, {len(bench.coverage)} tests", flush=True)
     bench.run()

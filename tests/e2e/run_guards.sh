@@ -28,6 +28,8 @@ grep -q 'resumed after step 2' err || fail "the older step was not taken"
 grep -q '^ *2 ' out || fail "ls of one step: $(cat out)"
 (cd run/ckpt && "$SLUICE" ckpt ls step-00000002) | grep -q '^ *2 ' || fail "ls of one step, relative"
 (cd run/ckpt && "$SLUICE" ckpt verify step-00000002) >out || fail "verify of one step"
+"$SLUICE" ckpt verify run/ckpt/step-00000002 --step 2 >out 2>err || fail "verify of one step by its number"
+refuse 3 "no checkpoint of step 3" ckpt verify run/ckpt/step-00000002 --step 3
 
 # The same file name and size, another byte.
 sed -i 's/^word 0/Word 0/' book.txt

@@ -29,9 +29,9 @@ for schedule in chimera dualpipe-v interleaved zb-v; do
 done
 
 # Many actions: the verifier forgets what it has played.
-expect 0 verified "$SLUICE" sched --chain 40 --schedule 1f1b --micro 600 -o "$dir/large.sched" --quiet
+expect 0 verified "$SLUICE" sched --chain 24 --schedule gpipe --micro 4000 -o "$dir/large.sched" --quiet
 expect 0 verified "$SLUICE" verify "$dir/large.sched"
-sed -i 's/^B s20 599 /B s20 598 /' "$dir/large.sched"
+sed -i 's/^B s20 3999 /B s20 3998 /' "$dir/large.sched"
 expect 1 'worker 20' "$SLUICE" verify "$dir/large.sched"
 
 expect 1 'm >= 2p' "$SLUICE" sched --chain 8 --schedule dualpipe-v --micro 4
@@ -46,6 +46,44 @@ expect 3 'cycle' "$SLUICE" sched --dag 'a>b>a' --schedule 1f1b --micro 2
 awk '/^worker 1$/ {on=1} on && /^B / && !held {held=$0; next} {print} held && !done && /^SEND/ {print held; done=1}' \
     "$dir/1f1b.sched" >"$dir/sabotage.sched"
 expect 1 'worker 1' "$SLUICE" verify "$dir/sabotage.sched"
+
+# A worker adds its part of a tied sum only after a pass whose input comes after the decision that needs the sum.
+"$SLUICE" sched "$SRC_DIR/tests/zoo/tied.plan" --schedule stash --global-step --micro 2 --iters 6 -o "$dir/parts.sched" --quiet >"$dir/out"
+awk '/^REDUCE b v 1 / {held = held $0 "\n"; next} {print} /^F b 3 / && held {printf "%s", held; held = ""}' \
+    "$dir/parts.sched" >"$dir/late.sched"
+[ "$(wc -l <"$dir/parts.sched")" = "$(wc -l <"$dir/late.sched")" ] || { echo "the edit lost lines" >&2 && exit 1; }
+expect 0 verified "$SLUICE" verify "$dir/parts.sched"
+expect 1 'deadlock: cycle of waits' "$SLUICE" verify "$dir/late.sched"
+
+# vsync counts micro-batches of all stages alike.
+cat >"$dir/vsync.sched" <<'TEXT'
+sluice-sched 1
+workers 2
+stage a width 1 micro 1 on 0
+stage b width 1 micro 2 on 1
+edge a b 4
+program "mine" rule vsync passes
+samples 2 last 2 iters 2 reps 1
+worker 0
+prologue
+F a 0
+F a 1
+period
+F a 2
+F a 3
+B a 0
+B a 1
+B a 2
+B a 3
+worker 1
+prologue
+F b 0
+period
+B b 0
+F b 1
+B b 1
+TEXT
+expect 1 'rule vsync needs one micro-batch size' "$SLUICE" verify "$dir/vsync.sched"
 
 # -o - prints only the schedule; lowering a file of passes obeys --memory
 "$SLUICE" sched --chain 4 --schedule 1f1b --micro 6 --passes -o - >"$dir/passes.sched"

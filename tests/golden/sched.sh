@@ -34,7 +34,14 @@ asked() {
         done
         for schedule in 2bw stash async; do
             echo "$SRC_DIR/tests/zoo/$plan.plan --schedule $schedule --micro 4 --iters 7 --global-step"
+            echo "$SRC_DIR/tests/zoo/$plan.plan --schedule $schedule --micro 1 --iters 9 --global-step"
         done
+    done
+    for schedule in interleaved gpipe; do
+        echo "$SRC_DIR/tests/zoo/several.plan --schedule $schedule --micro 4 --iters 6"
+    done
+    for schedule in graph zb-graph gpipe; do
+        echo "$SRC_DIR/tests/zoo/sizes.plan --schedule $schedule --batch 24"
     done
 }
 asked | while read -r line; do
