@@ -43,7 +43,7 @@ COMPONENTS = {
                  "src/sched/lag.c", "src/sched/shards.c", "src/sched/blocked.c"],
     "versions": ["src/lower/*.c", "src/pipe/step.c", "src/pipe/act.c", "src/pipe/global_step.c",
                  "src/pipe/reduce.c", "src/pipe/scale.c", "src/pipe/staleness.c"],
-    "policies": ["src/optim/policy*.c", "src/pipe/policy.c"],
+    "policies": ["src/optim/policy*.c", "src/pipe/policy.c", "src/run/policy.c"],
     "checkpoints": ["src/ckpt/*.c", "src/pipe/store.c", "src/pipe/resume.c"],
     "comm": ["src/comm/comm.c", "src/comm/crew.c", "src/comm/crowd.c", "src/comm/gate.c", "src/comm/job.c",
              "src/comm/key.c", "src/comm/post.c", "src/comm/post_channel.c", "src/comm/post_group.c",

@@ -145,7 +145,8 @@ def find_patch(text, patch):
     words = squeeze("\n".join(patch["old"])).split(" ")
     found = list(re.finditer(r"\s+".join(map(re.escape, words)), text))
     if len(found) != 1:
-        raise ValueError(f"{patch['file']}: {len(found)} places match: {' '.join(words)}")
+        raise SystemExit(f"zoo: {patch['file']} has changed: {len(found)} places match a patch of zoo.txt, write it "
+                         f"anew: {' '.join(words)}")
     return found[0].span()
 
 
