@@ -96,12 +96,32 @@ static __global__ void gather(array to, rows_at z, i64 total) {
     }
 }
 
-static __global__ void scatter(rows_at z, const float *from, i64 total) {
+static __global__ void scatter(rows_at z, array from, i64 total) {
     GRID_LOOP(i, total) {
         i64 c = i % z.d, r = i / z.d, t = r % z.count, g = r / z.count % z.heads;
         i64 pair = r / z.count / z.heads;
-        put(z.wide, wide_at(z, z.first_pair + pair, g, z.first + t) + c, from[r * z.width + c]);
+        put(z.wide, wide_at(z, z.first_pair + pair, g, z.first + t) + c,
+            get(from, r * z.width + c));
     }
+}
+
+/* The same for eight features of heads in eights, between the operand and `own`. */
+template <bool IN> static __global__ void move_eights(array own, rows_at z, unsigned count) {
+    unsigned each = (unsigned)z.d / 8, rows_ = (unsigned)z.count, heads = (unsigned)z.heads;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += gridDim.x * blockDim.x) {
+        unsigned c = i % each * 8, r = i / each, t = r % rows_, pair = r / rows_, g = pair % heads;
+        i64 at = wide_at(z, z.first_pair + pair / heads, g, z.first + t) + c;
+        if (IN)
+            put8(own, (i64)8 * i, get8(z.wide, at));
+        else
+            put8(z.wide, at, get8(own, (i64)8 * i));
+    }
+}
+
+static bool in_eights(const rows_at &z) {
+    return z.d % 8 == 0 && z.row % 8 == 0 && fit8(z.wide) &&
+           z.pairs * z.heads * z.count * z.d < (i64)1 << 32;
 }
 
 struct part { /* of the pairs and of the queries, and the keys that these see */
@@ -118,11 +138,20 @@ static rows_at keys_at(const att &z, const parts &p, const part &now, array wide
 
 static void bring(const sl_cuda_call *call, array to, const rows_at &z) {
     i64 total = z.pairs * z.heads * z.count * z.width;
-    gather<<<blocks_for(total, THREADS), THREADS, 0, call->stream>>>(to, z, total);
+    if (in_eights(z))
+        move_eights<true><<<blocks_for(total / 8, THREADS), THREADS, 0, call->stream>>>(
+            to, z, (unsigned)(total / 8));
+    else
+        gather<<<blocks_for(total, THREADS), THREADS, 0, call->stream>>>(to, z, total);
 }
-static void send(const sl_cuda_call *call, const rows_at &z, const float *from) {
+static void send(const sl_cuda_call *call, const rows_at &z, float *from) {
     i64 total = z.pairs * z.heads * z.count * z.d;
-    scatter<<<blocks_for(total, THREADS), THREADS, 0, call->stream>>>(z, from, total);
+    array own = {from, SL_HALF_NOT};
+    if (in_eights(z))
+        move_eights<false><<<blocks_for(total / 8, THREADS), THREADS, 0, call->stream>>>(
+            own, z, (unsigned)(total / 8));
+    else
+        scatter<<<blocks_for(total, THREADS), THREADS, 0, call->stream>>>(z, own, total);
 }
 
 /* ---- rows of scores: a warp per row ---- */
