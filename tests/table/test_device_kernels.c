@@ -202,6 +202,8 @@ static const struct sl_op_case large[] = {
     {"attention", "odd40", {SL_X("B,77,2,40"), SL_X("B,131,2,40"), SL_X("B,131,2,40")}, NULL, 0},
     {"attention", "wide", {SL_X("B,128,2,64"), SL_X("B,256,2,64"), SL_X("B,256,2,64")}, NULL, 0},
     {"conv2d", "eights", {SL_X("B,16,9,13"), SL_W("24,16,3,3"), SL_W("24")}, "pad=1 stride=2", 0},
+    {"conv2d", "patches", {SL_X("B,3,17,16"), SL_W("16,3,8,8"), SL_W("16")}, "stride=8", 0},
+    {"conv2d", "small_patches", {SL_X("B,8,7,11"), SL_W("24,8,3,2")}, "stride=3,2", 0},
     {"conv2d", "pixels", {SL_X("B,3,11,7"), SL_W("8,3,5,3")}, "pad=2,1", 0},
     {"conv2d", "large", {SL_X("B,19,11,37"), SL_W("23,19,3,3"), SL_W("23")}, "pad=1", 0},
     {"cos", "wide", {SL_XR("B,7,331", -20000, 20000)}, NULL, 0},

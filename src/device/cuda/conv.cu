@@ -4,6 +4,7 @@
  * computed in scratch and then added to its accumulator. For 16 bits conv_last.cu has precedence. */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/conv_own.cuh"
+#include "device/cuda/conv_patch.h"
 
 static const i64 max_workspace = (i64)256 << 20;
 
@@ -35,6 +36,7 @@ struct sizes {
     const sl_shape *x, *w, *y;
     i64 samples; /* of a part */
     int half;
+    bool tf32; /* factors may be rounded to tf32 */
 };
 
 static sl_err open_conv(const sl_cuda_call *call, const sizes &z, conv *c) {
@@ -42,7 +44,7 @@ static sl_err open_conv(const sl_cuda_call *call, const sizes &z, conv *c) {
     int half = z.half;
     const union sl_attr *attr = call->instr->attr;
     const int64_t *stride = attr[0].ints.at, *pad = attr[1].ints.at, *gap = attr[2].ints.at;
-    cudnnMathType_t math = half || call->device->tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
+    cudnnMathType_t math = half || z.tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
     SL_TRY(set_image(&c->x, z.x, z.samples, half));
     SL_TRY(set_image(&c->y, z.y, z.samples, half));
     SL_TRY(SL_CUDNN(cudnnCreateFilterDescriptor(&c->w)));
@@ -116,8 +118,6 @@ static i64 before(const sizes &z, const sl_shape *image, i64 b) {
     return b * image->dim[1] * image->dim[2] * image->dim[3] * (z.half ? 2 : 4);
 }
 
-static int half_of(const sl_cuda_call *call) { return sl_half_of(call->instr->in[0].dtype); }
-
 /* Converts fp32 images of a 16-bit convolution (pixels from the host, or an fp32 result) in
  * scratch, behind the workspace. */
 static __global__ void convert(array y, array x, i64 count, bool add) {
@@ -160,6 +160,12 @@ static __global__ void add_bias(array y, array bias, i64 count, i64 plane, i64 c
     GRID_LOOP(i, count) put(y, i, get(y, i) + get(bias, i / plane % channels));
 }
 
+/* 16-bit numbers are tf32 numbers. */
+static bool tf32_of(const sl_cuda_call *call) {
+    return call->device->tf32 || sl_half_of(call->instr->in[0].dtype) ||
+           sl_half_of(call->instr->out[0].dtype);
+}
+
 static conv_own own_of(const sl_cuda_call *call, const sizes &z, const void *x, const void *w,
                        const void *y) {
     const union sl_attr *attr = call->instr->attr;
@@ -182,7 +188,8 @@ static conv_own own_of(const sl_cuda_call *call, const sizes &z, const void *x, 
 
 static sl_err run_forward(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
-    sizes z = {&instr->in[0].shape, &instr->in[1].shape, &instr->out[0].shape, 0, half};
+    sizes z = {&instr->in[0].shape, &instr->in[1].shape, &instr->out[0].shape, 0, half,
+               tf32_of(call)};
     float one = 1, zero = 0;
     int algo = NO_ALGORITHM;
     i64 used = 0;
@@ -206,7 +213,8 @@ static sl_err run_forward(const sl_cuda_call *call, conv *c, int half) {
 
 static sl_err run_dx(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
-    sizes z = {&instr->out[0].shape, &instr->in[1].shape, &instr->in[0].shape, 0, half};
+    sizes z = {&instr->out[0].shape, &instr->in[1].shape, &instr->in[0].shape, 0, half,
+               tf32_of(call)};
     float one = 1, zero = 0;
     int algo = NO_ALGORITHM;
     i64 used = 0;
@@ -225,13 +233,12 @@ static sl_err run_dx(const sl_cuda_call *call, conv *c, int half) {
 
 static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
-    sizes z = {&instr->in[1].shape, &instr->out[0].shape, &instr->in[0].shape, 0, half};
+    sizes z = {&instr->in[1].shape, &instr->out[0].shape, &instr->in[0].shape, 0, half,
+               tf32_of(call)};
     float one = 1, zero = 0;
     int algo = NO_ALGORITHM;
     i64 used = 0;
     SL_TRY(open_parts(call, &z, c, &algo, ask_dw));
-    if (half && z.samples < z.x->dim[0]) /* parts add in fp32 */
-        return run_dw(call, c, SL_HALF_NOT);
     const void *dy = in_type(call, 0, half, &used), *x = in_type(call, 1, half, &used);
     void *dw = out_type(call, half, used);
     if (algo == NO_ALGORITHM)
@@ -244,26 +251,27 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     return finish(call, dw, half);
 }
 
-/* For fp16 in this layout cuDNN selects algorithms that a CUDA graph cannot record, so compute in
- * fp32. */
-static sl_err closing(const sl_cuda_call *call, int half,
+/* For 16 bits in this layout cuDNN selects algorithms that a CUDA graph cannot record, so compute in
+ * fp32, or tf32, which has these numbers. */
+static sl_err closing(const sl_cuda_call *call,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};
+    if (sl_cuda_conv_patch_takes(call->instr))
+        return sl_cuda_conv_patch(call);
     if (sl_cuda_conv_last_takes(call->device, call->instr))
         return sl_cuda_conv_last(call);
-    sl_err err = run(call, &c, half == SL_HALF_FP16 ? SL_HALF_NOT : half);
+    sl_err err = run(call, &c, SL_HALF_NOT);
     close_conv(&c);
     return err;
 }
 
-static sl_err k_conv2d(const sl_cuda_call *call) {
-    return closing(call, sl_half_of(call->instr->out[0].dtype), run_forward);
-}
-static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, half_of(call), run_dx); }
+static sl_err k_conv2d(const sl_cuda_call *call) { return closing(call, run_forward); }
+static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, run_dx); }
+static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, run_dw); }
 /* Never with channels last: layout.c does not know it. */
 static sl_err k_conv_transpose2d(const sl_cuda_call *call) {
     conv c = {};
-    sl_err err = run_dx(call, &c, half_of(call) == SL_HALF_FP16 ? SL_HALF_NOT : half_of(call));
+    sl_err err = run_dx(call, &c, SL_HALF_NOT);
     close_conv(&c);
     return err;
 }
@@ -272,10 +280,10 @@ static i64 conv_transpose_bytes(const sl_cuda_call *call) {
     return max_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +
            image_bytes(instr->out[0]);
 }
-static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, half_of(call), run_dw); }
-
 static i64 conv_bytes(const sl_cuda_call *call) {
     const sl_instr *instr = call->instr;
+    if (sl_cuda_conv_patch_takes(call->instr))
+        return sl_cuda_conv_patch_bytes(instr);
     if (sl_cuda_conv_last_takes(call->device, instr))
         return sl_cuda_conv_last_bytes(call);
     return max_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +

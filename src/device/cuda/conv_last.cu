@@ -7,6 +7,7 @@
  * call.
  */
 #include "device/cuda/conv_last.h"
+#include "device/cuda/conv_patch.h"
 #include "device/cuda/dnn_graph.h"
 #include "device/cuda/turn.cuh"
 
@@ -85,7 +86,8 @@ static void make_graph(sl_dnn_graph *g, const void *of) {
 bool sl_cuda_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
     roles r = roles_of(instr);
     key k = key_of(instr);
-    if (!k.half || instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
+    if (!k.half || sl_cuda_conv_patch_takes(instr) || instr->attr[3].i != 1 ||
+        operand_of(instr, r.y).shape.dim[1] % 8)
         return false;
     return sl_cuda_dnn_find(cuda, &k, sizeof k, make_graph) != NULL;
 }
