@@ -1,5 +1,7 @@
 /* Kernels that only move elements: transpose, slice, split, concat, broadcasts, upsample, and the
- * output of an lstm delayed by one step. Each is a loop over sizes with a stride in each tensor. */
+ * output of an lstm delayed by one step. Each is a loop over sizes with a stride in each tensor; over
+ * eight elements at a time where the last axis is contiguous in both. Ranges of channels and
+ * upsampling know images with their channels last. */
 #include "device/cuda/kernels.cuh"
 
 struct path {
@@ -17,6 +19,23 @@ static __global__ void move_float(array y, array x, path p, i64 count, float fac
             from += at * p.from[k];
         }
         put(y, to, factor * get(x, from), add);
+    }
+}
+
+/* The last axis counts in eights. */
+template <int HALF> static __global__ void move_eights(array y, array x, path p, unsigned count) {
+    y.half = x.half = HALF;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += gridDim.x * blockDim.x) {
+        unsigned rest = i;
+        i64 to = 0, from = 0;
+        for (int k = p.rank - 1; k >= 0; k--) {
+            unsigned at = rest % (unsigned)p.size[k];
+            rest /= (unsigned)p.size[k];
+            to += at * p.to[k];
+            from += at * p.from[k];
+        }
+        put8(y, to, get8(x, from));
     }
 }
 
@@ -66,13 +85,44 @@ struct move {
     bool is_int;
 };
 
-static sl_err run_move(const sl_cuda_call *call, const move &m) {
-    path way = merged(m.way);
+/* Can it move eights? Then changes the path to count in eights. */
+static bool in_eights(const move &m, path *way, array y, array x) {
+    int last = way->rank - 1;
+    if (last < 0 || way->to[last] != 1 || way->from[last] != 1 || way->size[last] % 8 ||
+        m.factor != 1 || !y.half || y.half != x.half || !fit8(y, x))
+        return false;
+    i64 count = 1;
+    for (int k = 0; k < last; k++) {
+        count *= way->size[k];
+        if (way->to[k] % 8 || way->from[k] % 8)
+            return false;
+    }
+    if (count * way->size[last] / 8 >= (i64)1 << 31)
+        return false;
+    way->size[last] /= 8;
+    way->to[last] = way->from[last] = 8;
+    return true;
+}
+
+static i64 count_of(const path &way) {
     i64 count = 1;
     for (int k = 0; k < way.rank; k++)
         count *= way.size[k];
+    return count;
+}
+
+static sl_err run_move(const sl_cuda_call *call, const move &m) {
+    path way = merged(m.way);
     array y = offset(m.y, m.to), x = offset(m.x, m.from);
-    if (m.is_int)
+    bool eights = !m.is_int && !call->add && in_eights(m, &way, y, x);
+    i64 count = count_of(way);
+    if (eights && y.half == SL_HALF_BF16)
+        move_eights<SL_HALF_BF16>
+            <<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, x, way, (unsigned)count);
+    else if (eights)
+        move_eights<SL_HALF_FP16>
+            <<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, x, way, (unsigned)count);
+    else if (m.is_int)
         move_int<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
             (int32_t *)y.at, (const int32_t *)x.at, way, count);
     else
@@ -138,8 +188,12 @@ static sl_err k_broadcast_mean(const sl_cuda_call *call) {
 struct around {
     i64 outer, size, inner;
 };
-static around around_of(const sl_shape *shape, i64 axis) {
+static around around_of(const sl_shape *shape, i64 axis, bool last) {
     around a = {1, shape->dim[axis], 1};
+    if (last) { /* the axis of channels */
+        a.outer = shape->dim[0] * shape->dim[2] * shape->dim[3];
+        return a;
+    }
     for (int i = 0; i < axis; i++)
         a.outer *= shape->dim[i];
     for (int i = (int)axis + 1; i < shape->rank; i++)
@@ -161,7 +215,7 @@ static sl_err move_items(const sl_cuda_call *call, move m, const around &a, i64 
 
 static sl_err k_slice(const sl_cuda_call *call) {
     const union sl_attr *attr = call->instr->attr;
-    around x = around_of(&call->instr->in[0].shape, attr[0].i);
+    around x = around_of(&call->instr->in[0].shape, attr[0].i, call->last.in & 1);
     i64 count = attr[2].i - attr[1].i;
     return move_items(call, move_of(call, 0, 0), x, count, {count, 0}, {x.size, attr[1].i});
 }
@@ -170,8 +224,9 @@ static __global__ void fill_zero(array y, i64 count) { GRID_LOOP(i, count) put(y
 
 static sl_err k_slice_dx(const sl_cuda_call *call) {
     const union sl_attr *attr = call->instr->attr;
-    around dx = around_of(&call->instr->out[0].shape, attr[0].i);
-    around dy = around_of(&call->instr->in[0].shape, attr[0].i);
+    bool last = call->last.out & 1;
+    around dx = around_of(&call->instr->out[0].shape, attr[0].i, last);
+    around dy = around_of(&call->instr->in[0].shape, attr[0].i, last);
     if (!call->add)
         fill_zero<<<blocks_for(call->instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
             out_array(call, 0), call->instr->out[0].numel);
@@ -179,7 +234,7 @@ static sl_err k_slice_dx(const sl_cuda_call *call) {
 }
 
 static sl_err k_split(const sl_cuda_call *call) {
-    around x = around_of(&call->instr->in[0].shape, call->instr->attr[0].i);
+    around x = around_of(&call->instr->in[0].shape, call->instr->attr[0].i, false);
     i64 each = x.size / call->instr->out_count;
     for (int p = 0; p < call->instr->out_count; p++)
         SL_TRY(move_items(call, move_of(call, p, 0), x, each, {each, 0}, {x.size, p * each}));
@@ -187,10 +242,11 @@ static sl_err k_split(const sl_cuda_call *call) {
 }
 
 static sl_err k_concat(const sl_cuda_call *call) {
-    around y = around_of(&call->instr->out[0].shape, call->instr->attr[0].i);
+    bool last = call->last.out & 1;
+    around y = around_of(&call->instr->out[0].shape, call->instr->attr[0].i, last);
     i64 to = 0;
     for (int i = 0; i < call->instr->in_count; i++) {
-        around x = around_of(&call->instr->in[i].shape, call->instr->attr[0].i);
+        around x = around_of(&call->instr->in[i].shape, call->instr->attr[0].i, last);
         SL_TRY(move_items(call, move_of(call, 0, i), x, x.size, {y.size, to}, {x.size, 0}));
         to += x.size;
     }
@@ -203,6 +259,14 @@ static sl_err k_upsample(const sl_cuda_call *call) {
     const int64_t *x = call->instr->in[0].shape.dim;
     i64 width = x[3] * f[1];
     move m = move_of(call, 0, 0);
+    i64 row = x[3] * x[1];
+    if (call->last.in & 1) {
+        m.way = path{5,
+                     {x[0] * x[2], f[0], x[3], f[1], x[1]},
+                     {f[0] * f[1] * row, f[1] * row, f[1] * x[1], x[1], 1},
+                     {row, 0, x[1], 0, 1}};
+        return run_move(call, m);
+    }
     m.way = path{
         4, {x[0] * x[1] * x[2], f[0], x[3], f[1]}, {f[0] * width, width, f[1], 1}, {x[3], 0, 1, 0}};
     return run_move(call, m);
@@ -223,9 +287,38 @@ static __global__ void upsample_dx(array dx, array dy, i64 count, factors f, boo
     }
 }
 
+/* With the channels last: eight of a pixel per thread; `n` channels. */
+static __global__ void upsample_last_dx(array dx, array dy, unsigned count, factors f, unsigned n,
+                                        bool add) {
+    unsigned eights = n / 8;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += gridDim.x * blockDim.x) {
+        unsigned c = i % eights * 8, pixel = i / eights, col = pixel % (unsigned)f.width;
+        i64 row = pixel / (unsigned)f.width, at = (i64)pixel * n + c;
+        eight sum = {};
+        for (i64 a = 0; a < f.f0; a++)
+            for (i64 b = 0; b < f.f1; b++) {
+                eight e = get8(dy, ((row * f.f0 + a) * f.width * f.f1 + col * f.f1 + b) * n + c);
+                for (int k = 0; k < 8; k++)
+                    sum.v[k] += e.v[k];
+            }
+        eight old = add ? get8(dx, at) : eight{};
+        for (int k = 0; k < 8; k++)
+            sum.v[k] += old.v[k];
+        put8(dx, at, sum);
+    }
+}
+
 static sl_err k_upsample_dx(const sl_cuda_call *call) {
     const int64_t *f = call->instr->attr[0].ints.at;
     const sl_operand *dx = &call->instr->out[0];
+    if (call->last.out & 1) {
+        unsigned count = (unsigned)(dx->numel / 8);
+        upsample_last_dx<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
+            out_array(call, 0), in_array(call, 0), count, factors{dx->shape.dim[3], f[0], f[1]},
+            (unsigned)dx->shape.dim[1], call->add);
+        return launched(call);
+    }
     upsample_dx<<<blocks_for(dx->numel, THREADS), THREADS, 0, call->stream>>>(
         out_array(call, 0), in_array(call, 0), dx->numel, factors{dx->shape.dim[3], f[0], f[1]},
         call->add);

@@ -204,9 +204,60 @@ static __global__ void avgpool_dx(array dx, array dy, window w, bool add) {
     }
 }
 
+template <class I>
+static __global__ void avgpool_last(array y, array x, window w, i64 n, bool add) {
+    GRID_LOOP(i, w.planes / 8 * w.oh * w.ow) {
+        spot<I> s((I)i, n, w.oh, w.ow);
+        span rows = clip((int)s.row, w.stride[0], w.pad[0], w.kernel[0], w.h);
+        span cols = clip((int)s.column, w.stride[1], w.pad[1], w.kernel[1], w.w);
+        i64 from = s.image * w.h * w.w,
+            at = ((s.image * w.oh + s.row) * w.ow + s.column) * n + s.col;
+        eight sum = {}, old = add ? get8(y, at) : eight{};
+        for (i64 r = rows.from; r < rows.to; r++)
+            for (i64 c = cols.from; c < cols.to; c++) {
+                eight e = get8(x, (from + r * w.w + c) * n + s.col);
+                for (int k = 0; k < 8; k++)
+                    sum.v[k] += e.v[k];
+            }
+        for (int k = 0; k < 8; k++)
+            sum.v[k] = old.v[k] + sum.v[k] / divisor(w, rows, cols);
+        put8(y, at, sum);
+    }
+}
+
+template <class I>
+static __global__ void avgpool_last_dx(array dx, array dy, window w, i64 n, bool add) {
+    GRID_LOOP(i, w.planes / 8 * w.h * w.w) {
+        spot<I> s((I)i, n, w.h, w.w);
+        span wr = windows_of((int)s.row, w.stride[0], w.pad[0], w.kernel[0], w.oh);
+        span wc = windows_of((int)s.column, w.stride[1], w.pad[1], w.kernel[1], w.ow);
+        i64 first = s.image * w.oh * w.ow,
+            at = ((s.image * w.h + s.row) * w.w + s.column) * n + s.col;
+        eight sum = add ? get8(dx, at) : eight{};
+        for (i64 r = wr.from; r < wr.to; r++)
+            for (i64 c = wc.from; c < wc.to; c++) {
+                span rows = clip((int)r, w.stride[0], w.pad[0], w.kernel[0], w.h);
+                span cols = clip((int)c, w.stride[1], w.pad[1], w.kernel[1], w.w);
+                float by = divisor(w, rows, cols);
+                eight e = get8(dy, (first + r * w.ow + c) * n + s.col);
+                for (int k = 0; k < 8; k++)
+                    sum.v[k] += e.v[k] / by;
+            }
+        put8(dx, at, sum);
+    }
+}
+
 static sl_err k_avgpool(const sl_cuda_call *call) {
     window w = window_of(call->instr->attr, &call->instr->in[0].shape, &call->instr->out[0].shape);
+    i64 count = call->instr->out[0].numel;
     w.include = call->instr->attr[3].i != 0;
+    if (call->last.in & 1) {
+        (count < INT32_MAX
+             ? avgpool_last<unsigned>
+             : avgpool_last<i64>)<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(
+            out_array(call, 0), in_array(call, 0), w, call->instr->in[0].shape.dim[1], call->add);
+        return launched(call);
+    }
     avgpool<<<blocks_for(call->instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
         out_array(call, 0), in_array(call, 0), w, call->add);
     return launched(call);
@@ -214,7 +265,15 @@ static sl_err k_avgpool(const sl_cuda_call *call) {
 
 static sl_err k_avgpool_dx(const sl_cuda_call *call) {
     window w = window_of(call->instr->attr, &call->instr->out[0].shape, &call->instr->in[0].shape);
+    i64 count = call->instr->out[0].numel;
     w.include = call->instr->attr[3].i != 0;
+    if (call->last.in & 1) {
+        (count < INT32_MAX
+             ? avgpool_last_dx<unsigned>
+             : avgpool_last_dx<i64>)<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(
+            out_array(call, 0), in_array(call, 0), w, call->instr->in[0].shape.dim[1], call->add);
+        return launched(call);
+    }
     avgpool_dx<<<blocks_for(call->instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
         out_array(call, 0), in_array(call, 0), w, call->add);
     return launched(call);

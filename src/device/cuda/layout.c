@@ -11,6 +11,7 @@
 #include "device/cuda/conv_last.h"
 #include "device/cuda/cuda.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,17 @@ static bool is_channel_sum(struct sl_cuda_device *cuda, const struct sl_instr *i
            y[1] == x[1] && y[2] == 1 && y[3] == 1;
 }
 
+/* Does it join or cut channels of images? */
+static bool is_channel_range(struct sl_cuda_device *cuda, const struct sl_instr *instr) {
+    (void)cuda;
+    return instr->in[0].shape.rank == 4 && instr->attr[0].i == 1;
+}
+
+static bool is_small(struct sl_cuda_device *cuda, const struct sl_instr *instr) {
+    (void)cuda;
+    return instr->in[0].numel < INT32_MAX && instr->out[0].numel < INT32_MAX;
+}
+
 /* Operands (bit masks) that may have either layout; `alike`: all of them must have the same. */
 /* clang-format off */
 static const struct known {
@@ -35,12 +47,15 @@ static const struct known {
     bool (*takes)(struct sl_cuda_device *cuda, const struct sl_instr *instr); /* NULL: always */
 } known[] = {
     {"add", 3, 1, true, is_plain_sum},
+    {"avgpool", 1, 1, true, NULL},
+    {"avgpool_dx", 1, 1, true, NULL},
     {"batchnorm", 1, 1, true, NULL},
     {"batchnorm_dw", 3, 0, true, NULL},
     {"batchnorm_dx", 3, 1, true, NULL},
     {"batchnorm_grad", 3, 1, true, NULL},
     {"batchnorm_relu", 33, 1, true, NULL},      /* x and r */
     {"batchnorm_relu_grad", 67, 1, true, NULL}, /* dy, x and z */
+    {"concat", UINT_MAX, 1, true, is_channel_range},
     {"conv2d", 1, 1, false, sl_cuda_conv_last_takes},
     {"conv2d_dw", 3, 0, false, sl_cuda_conv_last_takes},
     {"conv2d_dx", 1, 1, false, sl_cuda_conv_last_takes},
@@ -50,7 +65,11 @@ static const struct known {
     {"maxpool_dx", 3, 1, true, NULL},
     {"relu", 1, 1, true, NULL},
     {"relu_dx", 3, 1, true, NULL},
+    {"slice", 1, 1, true, is_channel_range},
+    {"slice_dx", 1, 1, true, is_channel_range},
     {"sum_to", 1, 0, false, is_channel_sum},
+    {"upsample", 1, 1, true, is_small},
+    {"upsample_dx", 1, 1, true, is_small},
 };
 /* clang-format on */
 
