@@ -13,7 +13,7 @@ mmt="mmt --set branches=4,T=32,L=2,C=64,H=1,F=128,classes=7"
 resnet="resnet18 --set cifar=1,S=9,W=4,classes=7"
 eights="resnet18 --set cifar=1,S=16,W=8,classes=7" # channels last
 llama="llama --set V=97,T=64,L=4,C=1280,H=10,K=5,F=192" # long rows, grouped heads of 128, gates
-unet="u-net --set S=32,L=2,W=16" # channels last, joined and upsampled
+inception="inception-v4 --set S=107,W=8,A=1,M=1,C=1,classes=7" # channels last, joined and cut
 bert="bert-base --set V=97,T=64,P=64,L=2,C=128,H=2,F=256" # a mask
 
 # 1: `sluice check` is the oracle: weights, statistics, optimizer state and losses after every step.
@@ -40,7 +40,7 @@ $eights --stages 2 --schedule 1f1b --micro 4 --optimizer momentum --recompute
 $eights --stages 2 --schedule zb-h1 --micro 4 --optimizer momentum
 $eights --stages 7 --schedule 1f1b --micro 4 --optimizer momentum
 $bert --stages 2 --schedule 1f1b --micro 4
-$unet --stages 2 --schedule 1f1b --micro 4
+$inception --stages 3 --schedule 1f1b --micro 2
 $llama --stages 2 --schedule 1f1b --micro 4
 $llama --stages 4 --schedule zb-h1 --micro 4
 $llama --stages 2 --schedule 1f1b --micro 4 --recompute
