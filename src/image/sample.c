@@ -17,31 +17,25 @@ static const struct sl_image_scale imagenet = {{0.485F, 0.456F, 0.406F}, {0.229F
                                    grey = {{0.45F}, {0.225F}};
 
 /* "a" for all channels, or "a/b/c". */
-static sl_err read_values(const char *text, const char *key, int channels, float *out) {
+static sl_err read_values(const char *text, const char *key, int channels, float least,
+                          float *out) {
     char part[64];
+    int count = 1;
+    for (const char *at = text; *at; at++)
+        count += *at == '/';
+    if (count != 1 && count != channels)
+        return sl_fail(SL_ERR_USAGE, "%s: expected one value or %d, separated by /", key, channels);
     for (int c = 0; c < channels; c++) {
         double value;
         size_t length = strcspn(text, "/");
         snprintf(part, sizeof part, "%.*s", (int)(length < 60 ? length : 60), text);
         SL_TRY(sl_parse_double(part, key, &value));
-        if (!(fabs(value) < 1e6) || (key[7] == 's' && value < 1e-6))
+        if (!(fabs(value) < 1e6) || value < (double)least)
             return sl_fail(SL_ERR_USAGE, "%s: %s is out of range", key, part);
         out[c] = (float)value;
-        if (text[length])
-            text += length + 1;
-        else if (c && c + 1 < channels)
-            return sl_fail(SL_ERR_USAGE, "%s: expected one value or %d, separated by /", key,
-                           channels);
-        else if (!c)
-            for (c = 1; c < channels; c++)
-                out[c] = out[0];
-        else
-            text += length;
+        text += text[length] ? length + 1 : 0;
     }
-    return strchr(text, '/') || (channels == 1 && !*text)
-               ? sl_fail(SL_ERR_USAGE, "%s: expected one value or %d, separated by /", key,
-                         channels)
-               : SL_OK;
+    return SL_OK;
 }
 
 static sl_err read_crop(const char *value, struct sl_image_options *out) {
@@ -75,9 +69,9 @@ static sl_err read_option(const char *name, const char *value, int channels,
     if (key == CROP)
         return read_crop(value, out);
     if (key == MEAN)
-        return read_values(value, "images mean", channels, out->scale.mean);
+        return read_values(value, "images mean", channels, -1e6F, out->scale.mean);
     if (key == STD)
-        return read_values(value, "images std", channels, out->scale.deviation);
+        return read_values(value, "images std", channels, 1e-6F, out->scale.deviation);
     SL_TRY(sl_parse_int(value, name, &number));
     if (number < 0 || number > (key == RESIZE ? 16384 : 1))
         return sl_fail(SL_ERR_USAGE, "`images`: %s=%s is out of range", name, value);

@@ -241,6 +241,18 @@ static void test_folder(void **state) {
     spec.categories = NULL;
     spec.images = "resize=20";
     SL_TEST_FAILS(sl_data_open(&spec, &data), SL_ERR_USAGE, "less than the input");
+    static const char *const wrong[] = {"mean=0.5/0.5", "std=0",  "std=1/1/1/1", "mean=x",
+                                        "zoom=2",       "flip=2", "crop"};
+    for (int i = 0; i < SL_COUNT(wrong); i++) {
+        spec.images = wrong[i];
+        assert_int_equal(sl_data_open(&spec, &data), SL_ERR_USAGE);
+    }
+    static const char *const right[] = {"mean=0.5,std=0.25", "mean=0.1/0.2/0.3,std=1/1/2"};
+    for (int i = 0; i < SL_COUNT(right); i++) {
+        spec.images = right[i];
+        SL_TEST_OK(sl_data_open(&spec, &data));
+        sl_data_close(data);
+    }
     spec.images = "crop=left";
     SL_TEST_FAILS(sl_data_open(&spec, &data), SL_ERR_USAGE, "centre, random or scaled");
     copy_to("lion", "x.webp", "grey.png");
