@@ -4,7 +4,7 @@
 
 #include "api/handles.h"
 #include "interop/torch_csv.h"
-#include "lower/lower.h"
+#include "schedules/given.h"
 #include "schedules/schedule.h"
 
 #include <math.h>
@@ -132,7 +132,7 @@ sl_err sl_pipeline_verify(struct sl_pipeline *pipeline) {
     if (pipeline->dur_ns)
         sched->dur_ns = pipeline->dur_ns;
     if (!sched->lowered)
-        SL_TRY(sl_lower_passes(&pipeline->arena, sched, &sched));
+        SL_TRY(sl_schedules_given_lower(&pipeline->arena, sched, &sched));
     SL_TRY(sl_sched_verify(sched));
     pipeline->sched = sched;
     return SL_OK;

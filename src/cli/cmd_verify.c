@@ -4,9 +4,9 @@
 #include "cli/command.h"
 #include "interop/send_buffers.h"
 #include "job/sim.h"
-#include "lower/lower.h"
 #include "sched/order.h"
 #include "sched/watch.h"
+#include "schedules/given.h"
 
 #include <string.h>
 
@@ -61,7 +61,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     if (memory) /* lowering posts receives early if memory allows */
         SL_TRY(limit_memory(arena, memory, sched));
     if (!sched->lowered)
-        SL_TRY(sl_lower_passes(arena, sched, &sched));
+        SL_TRY(sl_schedules_given_lower(arena, sched, &sched));
     struct progress progress = {.start_ns = sl_clock_ns()};
     struct sl_sched_watch watch = {show_progress, &progress};
     SL_TRY(verify(sched, &watch));

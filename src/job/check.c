@@ -19,7 +19,8 @@ bool sl_job_is_global(const struct sl_job *job, const struct sl_schedule *row) {
         row = sl_schedules_row_find(*job->schedule ? job->schedule : "1f1b");
     if (sl_job_has(job, "clip_scope"))
         return job->clip_scope == SL_JOB_SCOPE_GLOBAL;
-    return !row || sl_schedules_row_is_global(row);
+    const struct sl_sched *given = sl_schedules_given_passes(row);
+    return !row || sl_schedules_row_is_global(row) || (given && given->global_step);
 }
 
 /* Checks fields that need a pipeline, some of which also need a run directory. */

@@ -191,7 +191,9 @@ static sl_err delays_of(struct sl_job_work *work, bool global_step, const double
                                     .slack = work->job.slack,
                                     .policy = &work->train.policy,
                                     .global_step = global_step};
-    const struct sl_sched *sched;
+    const struct sl_sched *given = sl_schedules_given_passes(work->pipe.row), *sched;
+    if (given && !given->reps)
+        opts.iters = given->iters;
     double *delays = SL_NEW(&work->arena, double, plan->stage_count);
     sl_err err = sl_schedules_build(&scratch, plan, &opts, &sched);
     if (err == SL_OK)

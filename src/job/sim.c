@@ -1,6 +1,6 @@
 /* From a request to a simulated schedule. */
 #include "job/sim.h"
-#include "lower/lower.h"
+#include "schedules/given.h"
 
 #include <string.h>
 
@@ -40,7 +40,7 @@ static sl_err open_file(struct sl_arena *arena, const char *path, const char *co
         sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     }
     if (!sched->lowered)
-        SL_TRY(sl_lower_passes(arena, sched, &sched));
+        SL_TRY(sl_schedules_given_lower(arena, sched, &sched));
     *out = sched;
     return sl_sched_verify(sched);
 }

@@ -11,7 +11,7 @@
 #include "sched/deps.h"
 #include "sched/order.h"
 #include "sched/slots.h"
-#include "schedules/schedule.h"
+#include "schedules/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +245,16 @@ static bool is_portable(const struct sl_pipe *pipe) {
     return portable;
 }
 
+/* Iterations of the schedule that sizes the pipeline. A shorter run of a row needs no more room than
+ * one of three; the passes of a file may be in another order, and may end. */
+static int64_t opening_iters(const struct sl_pipe *pipe) {
+    int64_t steps = pipe->train.steps;
+    const struct sl_sched *given = sl_schedules_given_passes(pipe->config.row);
+    if (given && !given->reps)
+        return steps > given->iters || steps < 1 ? given->iters : steps;
+    return steps > 3 || (given && steps > 0) ? steps : 3;
+}
+
 sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY(sl_run_train_check(config->train));
     struct sl_pipe *pipe = calloc(1, sizeof *pipe);
@@ -264,7 +274,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
     pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
     SL_TRY_OUT(check_cuts(config, &pipe->arena));
-    SL_TRY_OUT(sl_pipe_build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
+    SL_TRY_OUT(sl_pipe_build_sched(pipe, opening_iters(pipe)));
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->max_micros)
             pipe->max_micros = pipe->sched->micros[s];

@@ -34,6 +34,11 @@ struct event { /* the fields of one event while they are read */
     int64_t start_ns, length_ns, correlation, stream;
 };
 
+struct rank_file {
+    int64_t rank;
+    const char *file;
+};
+
 struct reader {
     struct sl_arena *arena;
     struct sl_json_in json;
@@ -41,8 +46,9 @@ struct reader {
     SL_VEC(struct range) actions;
     SL_VEC(struct range) kernels;
     SL_VEC(struct launch) launches;
-    SL_VEC(struct launch) runs; /* launched kernels */
-    /* of all files: */
+    SL_VEC(struct launch) runs; /* of kernels */
+    /* of all files */
+    SL_VEC(struct rank_file) ranks;
     SL_VEC(struct bar_at) bars;
     SL_VEC(const char *) stages;
     SL_VEC(int64_t) lane_keys; /* rank << 20 | (stream + 1); stream 0: the host */
@@ -59,7 +65,13 @@ static sl_err take_us(struct reader *r, int64_t *out) {
         return sl_json_skip(&r->json);
     struct sl_str text = r->json.string;
     int64_t us, ns = 0;
-    if (!sl_report_kineto_number(&text, time_max / 1000, &us)) /* negative, or with an exponent */
+    if (memchr(text.at, 'e', text.length) || memchr(text.at, 'E', text.length)) {
+        if (!(r->json.number >= 0 && r->json.number < (double)(time_max / 1000)))
+            return sl_json_fail(&r->json, "a time is out of range");
+        *out = (int64_t)(1000 * r->json.number + 0.5);
+        return SL_OK;
+    }
+    if (!sl_report_kineto_number(&text, time_max / 1000, &us)) /* negative */
         return sl_json_fail(&r->json, "a time is out of range");
     if (sl_report_kineto_prefix(&text, "."))
         for (int64_t digit = 100; digit && text.length && isdigit((unsigned char)*text.at);
@@ -303,31 +315,45 @@ static void place_kernels(struct reader *r) {
     }
 }
 
-/* Adds bars. A bar covers kernels of one action that follow each other on a stream. */
+/* A bar covers the kernels of one range that follow each other on a stream. */
 static sl_err put_kernels(struct reader *r) {
     enum { STREAMS = 1 << 16 };
-    int64_t *last = calloc(STREAMS, sizeof *last); /* [stream] its open bar + 1 */
+    struct open {
+        int64_t bar; /* index + 1; 0: none */
+        int32_t action;
+    } *last = calloc(STREAMS, sizeof *last); /* [stream] */
     sl_err err = SL_OK;
+    if (!last)
+        sl_out_of_memory(STREAMS * sizeof *last);
     if (r->kernels.count)
         qsort(r->kernels.at, (size_t)r->kernels.count, sizeof *r->kernels.at, by_start);
     for (int64_t i = 0; i < r->kernels.count && err == SL_OK; i++) {
         const struct range *kernel = &r->kernels.at[i];
-        int64_t *open = &last[kernel->stage];
-        struct sl_bar *bar = *open ? &r->bars.at[*open - 1].bar : NULL;
+        struct open *open = &last[kernel->stage];
         if (kernel->micro < 0)
             continue;
-        const struct range *action = &r->actions.at[kernel->micro];
-        if (bar && bar->micro == action->micro && bar->stage == action->stage &&
-            bar->kind == action->kind) {
+        if (open->bar && open->action == kernel->micro) {
+            struct sl_bar *bar = &r->bars.at[open->bar - 1].bar;
             int64_t end = kernel->end_ns + r->base_ns;
             bar->end_ns = end > bar->end_ns ? end : bar->end_ns;
             continue;
         }
-        err = put_bar(r, action, kernel, r->rank << 20 | (kernel->stage + 1));
-        *open = r->bars.count;
+        err =
+            put_bar(r, &r->actions.at[kernel->micro], kernel, r->rank << 20 | (kernel->stage + 1));
+        *open = (struct open){r->bars.count, kernel->micro};
     }
     free(last);
     return err;
+}
+
+/* A rank is in one file. Files without a number count in their order. */
+static sl_err note_rank(struct reader *r, const char *file) {
+    for (int64_t i = 0; i < r->ranks.count; i++)
+        if (r->ranks.at[i].rank == r->rank)
+            return sl_fail(SL_ERR_INPUT, "%s: rank %lld was already read from %s", file,
+                           (long long)r->rank, r->ranks.at[i].file);
+    SL_PUSH(&r->ranks, ((struct rank_file){r->rank, file}));
+    return SL_OK;
 }
 
 static sl_err read_text(struct reader *r, const struct sl_report_kineto_text *text, int64_t rank) {
@@ -337,6 +363,7 @@ static sl_err read_text(struct reader *r, const struct sl_report_kineto_text *te
     sl_json_read(&r->json, text->file, text->text, text->length);
     SL_TRY(read_top(r));
     r->rank = r->rank < FILES_MAX ? r->rank : rank;
+    SL_TRY(note_rank(r, text->file));
     if (r->actions.count)
         qsort(r->actions.at, (size_t)r->actions.count, sizeof *r->actions.at, by_start);
     place_kernels(r);
@@ -422,6 +449,7 @@ static void fill(struct reader *r, struct sl_picture *out) {
 }
 
 static void close_reader(struct reader *r) {
+    SL_VEC_FREE(&r->ranks);
     SL_VEC_FREE(&r->actions);
     SL_VEC_FREE(&r->kernels);
     SL_VEC_FREE(&r->launches);
@@ -464,6 +492,9 @@ sl_err sl_report_kineto_files(struct sl_arena *arena, const char *const *paths, 
         err = sl_file_read(paths[done], (int64_t)4 << 30, &text, &texts[done].length);
         texts[done].file = paths[done];
         texts[done].text = text;
+        if (err == SL_OK && texts[done].length > 1 && memcmp(text, "\x1f\x8b", 2) == 0)
+            err = sl_fail(SL_ERR_INPUT, "%s is compressed; unpack it first: gunzip %s", paths[done],
+                          paths[done]);
     }
     if (err == SL_OK)
         err = sl_report_kineto_read(arena, texts, count, out);

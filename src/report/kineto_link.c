@@ -87,24 +87,47 @@ static void find_needs(struct links *l) {
     }
 }
 
-/* Cuts off waits, because PyTorch's ranges include the wait for their input. */
-static void cut_waits(struct links *l, int64_t count) {
+/* Shortest range of each pass of a stage: [2 * stage + back]. */
+static int64_t *shortest_of(struct sl_arena *arena, const struct links *l) {
+    int count = 2 * l->picture->stage_count;
+    int64_t *shortest = SL_NEW(arena, int64_t, count + 1);
+    for (int i = 0; i < count; i++)
+        shortest[i] = INT64_MAX;
+    for (int64_t i = 0; i < l->key_count; i++) {
+        const struct sl_bar *bar = &l->bars[l->keys[i].bar];
+        int64_t *least = &shortest[2 * bar->stage + is_back(bar->kind)];
+        int64_t ns = bar->end_ns - bar->start_ns;
+        *least = ns < *least ? ns : *least;
+    }
+    return shortest;
+}
+
+/* Ranges of PyTorch include the wait for their input. The clocks of ranks differ by up to
+ * milliseconds, so an input may seem to come when the pass that reads it has nearly ended, or later.
+ * A pass keeps at least the time of the shortest range of its stage and direction. */
+static void cut_waits(struct sl_arena *arena, struct links *l, int64_t count) {
+    const int64_t *shortest = shortest_of(arena, l);
     for (int64_t i = 0; i < count; i++) {
         struct sl_bar *bar = &l->bars[i];
-        int64_t made = l->needs[i] >= 0 ? l->bars[l->needs[i]].end_ns : 0;
-        if (made > bar->start_ns)
-            bar->start_ns = made < bar->end_ns ? made : bar->end_ns;
+        if (l->needs[i] < 0)
+            continue;
+        int64_t latest = bar->end_ns - shortest[2 * bar->stage + is_back(bar->kind)];
+        int64_t made = l->bars[l->needs[i]].end_ns;
+        made = made < latest ? made : latest;
+        bar->start_ns = made > bar->start_ns ? made : bar->start_ns;
     }
 }
 
+/* A message that seems to end before it begins takes no time. */
 static void put_arrows(struct links *l, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         const struct sl_bar *to = &l->bars[i];
-        if (l->needs[i] < 0 || l->bars[l->needs[i]].end_ns > to->start_ns)
+        if (l->needs[i] < 0 || l->bars[l->needs[i]].start_ns > to->end_ns)
             continue;
         const struct sl_bar *from = &l->bars[l->needs[i]];
+        int64_t sent = from->end_ns < to->start_ns ? from->end_ns : to->start_ns;
         l->arrow_of[i] = l->arrows.count;
-        SL_PUSH(&l->arrows, ((struct sl_arrow){.start_ns = from->end_ns,
+        SL_PUSH(&l->arrows, ((struct sl_arrow){.start_ns = sent,
                                                .left_ns = to->start_ns,
                                                .end_ns = to->start_ns,
                                                .from = l->lane_of[l->needs[i]],
@@ -168,11 +191,12 @@ static void walk(struct links *l, int64_t count, bool numbered) {
         until = bar->start_ns;
         int64_t next = cause_of(l, at, numbered);
         if (next >= 0 && next == l->needs[at] && l->arrow_of[at] >= 0) {
-            int64_t wire = until - l->bars[next].end_ns;
+            int64_t made = l->bars[next].end_ns < until ? l->bars[next].end_ns : until;
+            int64_t wire = until - made;
             l->arrows.at[l->arrow_of[at]].critical = true;
             p->transfer_ns += wire;
             p->gap_ns -= wire;
-            until = l->bars[next].end_ns;
+            until = made;
         }
         at = next;
     }
@@ -195,7 +219,7 @@ void sl_report_kineto_link(struct sl_arena *arena, struct sl_picture *p, struct 
     if (numbered) {
         sort_passes(arena, &l);
         find_needs(&l);
-        cut_waits(&l, count);
+        cut_waits(arena, &l, count);
     }
     put_arrows(&l, count);
     walk(&l, count, numbered);

@@ -1,6 +1,7 @@
 /* Schedules from files as rows. */
 #include "schedules/given.h"
 
+#include "lower/lower.h"
 #include "sched/order.h"
 #include "schedules/gen.h"
 
@@ -33,6 +34,26 @@ static sl_err check_stage(const struct sl_gen *gen, int s) {
     return SL_OK;
 }
 
+/* Holders of a tie exchange one message per worker and step, so a worker holds a tie once. */
+static sl_err check_ties(const struct sl_gen *gen) {
+    const struct sl_plan *plan = gen->plan;
+    for (int t = 0; gen->sched->global_step && t < plan->tie_count; t++)
+        for (int i = 0; i < plan->ties[t].count; i++)
+            for (int k = 0; k < i; k++) {
+                int a = plan->ties[t].stages[k], b = plan->ties[t].stages[i];
+                for (int r = 0; r < plan->stages[a].width; r++)
+                    if (sl_sched_seat(plan, b, plan->stages[a].workers[r]) >= 0)
+                        return sl_fail(SL_ERR_REFUSED,
+                                       "stages %s and %s share parameter %s and worker %d; an "
+                                       "asynchronous schedule with one step for all stages needs "
+                                       "them on two workers. `clip_scope` stage steps each stage "
+                                       "alone",
+                                       plan->stages[a].name, plan->stages[b].name,
+                                       plan->ties[t].name, plan->stages[a].workers[r]);
+            }
+    return SL_OK;
+}
+
 static sl_err check(const struct sl_gen *gen) {
     const struct sl_sched *given = gen->row->own;
     const struct sl_plan *was = given->plan, *now = gen->plan;
@@ -51,7 +72,7 @@ static sl_err check(const struct sl_gen *gen) {
                        "schedule '%s' has %d iterations and no period, so it cannot run %lld; "
                        "write it with a period, or run fewer steps",
                        given->name, given->iters, (long long)gen->iters);
-    return SL_OK;
+    return check_ties(gen);
 }
 
 /* ---- segments ---- */
@@ -88,27 +109,112 @@ static void cut_short(struct sl_gen *gen) {
     }
 }
 
-/* Number of repetitions that move into the prologue. With one decision for all stages the first
- * steps come later than in the file (as in stream.c). */
-static int32_t extra_lead(const struct sl_gen *gen) {
-    const struct sl_sched *given = gen->row->own;
+/* The repetitions in which the steps of one decision come later than in the file (as in
+ * stream.c). */
+static int32_t late_steps(const struct sl_sched *given, const struct sl_sched *run) {
     int late = 0;
     int32_t fewest = INT32_MAX;
-    if (!gen->sched->global_step || given->global_step)
-        return 0;
-    for (int s = 0; s < gen->plan->stage_count; s++) {
-        int delay = sl_sched_step_delay(gen->sched, s);
+    for (int s = 0; s < run->plan->stage_count; s++) {
+        int delay = sl_sched_step_delay(run, s);
         late = delay > late ? delay : late;
         fewest = given->micros[s] < fewest ? given->micros[s] : fewest;
     }
     return 1 + late / (2 * fewest);
 }
 
+/* The first micro-batch of a period among those that are equal modulo the micro-batches of an
+ * iteration. */
+struct firsts {
+    int32_t *of; /* [micro-batch of an iteration]; NULL: not every one has a pass */
+};
+
+static void note_firsts(const struct sl_sched *given, struct firsts *firsts, int stage,
+                        const struct sl_action *a) {
+    int32_t *of = firsts[stage].of;
+    if (of && a->micro >= 0 && a->micro < of[a->micro % given->micros[stage]])
+        of[a->micro % given->micros[stage]] = a->micro;
+}
+
+/* Finds the firsts of each stage; under rule vsync, of all stages together, in place of the
+ * entry. */
+static struct firsts *find_firsts(struct sl_arena *arena, const struct sl_sched *given,
+                                  int vsync_entry) {
+    const struct sl_plan *plan = given->plan;
+    struct firsts *firsts = SL_NEW(arena, struct firsts, plan->stage_count);
+    int64_t *count = SL_NEW(arena, int64_t, plan->stage_count);
+    for (int w = 0; w < plan->worker_count; w++)
+        for (int64_t i = 0; i < given->lists[SL_PERIOD][w].count; i++)
+            count[given->lists[SL_PERIOD][w].at[i].stage]++;
+    for (int s = 0; s < plan->stage_count; s++) {
+        if (count[s] < given->micros[s]) /* no valid period: lowering says why */
+            continue;
+        firsts[s].of = SL_NEW(arena, int32_t, given->micros[s]);
+        for (int32_t m = 0; m < given->micros[s]; m++)
+            firsts[s].of[m] = INT32_MAX;
+    }
+    for (int w = 0; w < plan->worker_count; w++)
+        for (int64_t i = 0; i < given->lists[SL_PERIOD][w].count; i++) {
+            const struct sl_action *a = &given->lists[SL_PERIOD][w].at[i];
+            note_firsts(given, firsts, vsync_entry < 0 ? a->stage : vsync_entry, a);
+        }
+    return firsts;
+}
+
+/* The repetitions whose passes read the version of a forward in the prologue, which is not
+ * periodic. */
+static int32_t in_flight(const struct sl_sched *given) {
+    const struct sl_plan *plan = given->plan;
+    int entry = given->rule == SL_RULE_VSYNC ? sl_sched_entry(plan) : -1;
+    struct sl_arena scratch = {0};
+    const struct firsts *firsts = find_firsts(&scratch, given, entry);
+    int32_t lead = 0;
+    for (int w = 0; w < plan->worker_count; w++)
+        for (int64_t i = 0; i < given->lists[SL_PROLOGUE][w].count; i++) {
+            const struct sl_action *a = &given->lists[SL_PROLOGUE][w].at[i];
+            const int32_t *of = firsts[a->stage].of;
+            int32_t m = given->micros[a->stage];
+            if (a->kind != SL_FORWARD || !of || a->micro < of[a->micro % m] ||
+                (entry >= 0 && a->stage != entry))
+                continue;
+            int32_t until = (a->micro - of[a->micro % m]) / m + 1;
+            lead = until > lead ? until : lead;
+        }
+    sl_arena_free(&scratch);
+    return lead;
+}
+
+/* Does the period begin with passes of the first iteration? Under rule twobw the second iteration
+ * reads the same version. */
+static bool begins_first(const struct sl_sched *given) {
+    for (int w = 0; w < given->plan->worker_count; w++)
+        for (int64_t i = 0; i < given->lists[SL_PERIOD][w].count; i++) {
+            const struct sl_action *a = &given->lists[SL_PERIOD][w].at[i];
+            if (a->micro < given->micros[a->stage])
+                return true;
+        }
+    return false;
+}
+
+/* Number of repetitions that move into the prologue. A period reads versions that grow by one with
+ * each repetition; the first repetitions of an asynchronous file may not. */
+static int32_t lead_of(const struct sl_sched *given, const struct sl_sched *run) {
+    int32_t lead = 0;
+    if (!given->reps || given->rule == SL_RULE_SYNC || given->rule == SL_RULE_FORWARD)
+        return 0;
+    if (run->global_step)
+        lead += late_steps(given, run);
+    if (given->rule == SL_RULE_2BW)
+        lead += begins_first(given);
+    else if (given->rule != SL_RULE_NEWEST || run->policy.row)
+        lead += in_flight(given) + (run->policy.row != NULL);
+    return lead;
+}
+
 /* Returns the list as it is `rep` repetitions later. */
-static struct sl_actions later(struct sl_gen *gen, int segment, int worker, int32_t rep) {
-    const struct sl_sched *given = gen->row->own;
+static struct sl_actions later(struct sl_arena *arena, const struct sl_sched *given, int segment,
+                               int worker, int32_t rep) {
     const struct sl_actions *list = &given->lists[segment][worker];
-    struct sl_actions out = {SL_NEW(gen->arena, struct sl_action, list->count), list->count};
+    struct sl_actions out = {SL_NEW(arena, struct sl_action, list->count), list->count};
     for (int64_t i = 0; i < list->count; i++) {
         out.at[i] = list->at[i];
         out.at[i].micro += rep * given->micros[out.at[i].stage];
@@ -118,8 +224,8 @@ static struct sl_actions later(struct sl_gen *gen, int segment, int worker, int3
 
 static sl_err segments(struct sl_gen *gen) {
     const struct sl_sched *given = gen->row->own;
-    int32_t lead = extra_lead(gen);
-    int64_t outside = given->iters - given->reps + lead;
+    int32_t lead = lead_of(given, gen->sched);
+    int64_t outside = given->iters - given->reps + (int64_t)lead;
     gen->sched->reps = 0;
     if (!given->reps || gen->iters <= outside) {
         cut_short(gen);
@@ -131,10 +237,48 @@ static sl_err segments(struct sl_gen *gen) {
         for (int32_t r = 0; r < lead; r++)
             put_until(gen, w, SL_PERIOD, r, gen->iters);
         take_list(gen, w);
-        gen->sched->lists[SL_PERIOD][w] = later(gen, SL_PERIOD, w, lead);
-        gen->sched->lists[SL_EPILOGUE][w] = later(gen, SL_EPILOGUE, w, lead);
+        gen->sched->lists[SL_PERIOD][w] = later(gen->arena, given, SL_PERIOD, w, lead);
+        gen->sched->lists[SL_EPILOGUE][w] = later(gen->arena, given, SL_EPILOGUE, w, lead);
     }
     return SL_OK;
+}
+
+/* ---- lowering ---- */
+
+static void append(struct sl_actions *to, struct sl_actions from) {
+    for (int64_t i = 0; i < from.count; i++)
+        to->at[to->count++] = from.at[i];
+}
+
+/* Moves the first `lead` repetitions into the prologue. */
+static struct sl_sched *move_lead(struct sl_arena *arena, const struct sl_sched *given,
+                                  int32_t lead) {
+    struct sl_sched *out = SL_NEW(arena, struct sl_sched, 1);
+    int workers = given->plan->worker_count;
+    *out = *given;
+    out->reps -= lead;
+    for (int g = 0; g < SL_SEGMENT_COUNT; g++)
+        out->lists[g] = SL_NEW(arena, struct sl_actions, workers);
+    for (int w = 0; w < workers; w++) {
+        const struct sl_actions *first = &given->lists[SL_PROLOGUE][w];
+        int64_t count = first->count + lead * given->lists[SL_PERIOD][w].count;
+        struct sl_actions *all = &out->lists[SL_PROLOGUE][w];
+        *all = (struct sl_actions){.at = SL_NEW(arena, struct sl_action, count)};
+        append(all, *first);
+        for (int32_t r = 0; r < lead; r++)
+            append(all, later(arena, given, SL_PERIOD, w, r));
+        if (out->reps)
+            out->lists[SL_PERIOD][w] = later(arena, given, SL_PERIOD, w, lead);
+        out->lists[SL_EPILOGUE][w] = later(arena, given, SL_EPILOGUE, w, lead);
+    }
+    return out;
+}
+
+sl_err sl_schedules_given_lower(struct sl_arena *arena, const struct sl_sched *passes,
+                                struct sl_sched **out) {
+    int32_t lead = lead_of(passes, passes);
+    lead = lead < passes->reps ? lead : passes->reps;
+    return sl_lower_passes(arena, lead ? move_lead(arena, passes, lead) : passes, out);
 }
 
 /* ---- the row ---- */

@@ -34,6 +34,11 @@ static sl_err check_degrees(const struct layout *l) {
                        "`dp`: %d replicas of %lld micro-batches; a larger `batch` or a smaller "
                        "`micro_batch` has one for each",
                        l->dp, (long long)micros);
+    if (l->row->layout == SL_LAYOUT_CROSS && l->pp % 2)
+        return sl_fail(SL_ERR_REFUSED,
+                       "`pp`: schedule %s needs an even number of stages, not %d: the middle one "
+                       "would have both replicas on one device",
+                       l->row->name, l->pp);
     if (l->row->layout == SL_LAYOUT_CROSS && l->dp % 2)
         return sl_fail(SL_ERR_REFUSED, "`dp`: schedule %s runs pairs of pipelines; %d is odd",
                        l->row->name, l->dp);

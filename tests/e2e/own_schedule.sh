@@ -139,4 +139,38 @@ for scope in stage global; do
     "$SLUICE" check "${model[@]}" --schedule async.sched --batch 4 --steps 5 --clip-scope $scope >out 2>err || fail "check async.sched"
     has "are those of one process that keeps all weight versions, bit for bit"
 done
+
+# Files whose first repetitions read other versions than the later ones; a file without a period, for each
+# number of steps up to its own; a global step that the file states; one worker that holds a tied parameter twice.
+asynchronous() { # RULE ITERS REPS WORKER_OF_B
+    printf '%s\n' 'sluice-sched 1' "workers $(($4 + 1))" 'stage a width 1 micro 1 on 0' "stage b width 1 micro 1 on $4" \
+        'edge a b 4' "program \"own\" rule $1 passes" "samples 1 last 1 iters $2 reps $3"
+}
+{
+    asynchronous stash 2 1 1
+    printf '%s\n' 'worker 0' prologue 'F a 0' period 'F a 1' 'B a 0' epilogue 'B a 0' 'worker 1' period 'F b 0' 'B b 0' \
+        epilogue 'F b 0' 'B b 0'
+} >pipedream.sched
+{
+    asynchronous stash 2 0 1
+    printf '%s\n' 'worker 0' prologue 'F a 0' 'F a 1' 'B a 0' 'B a 1' 'worker 1' prologue 'F b 0' 'B b 0' 'F b 1' 'B b 1'
+} >two.sched
+sed 's/rule stash/rule stash together/' pipedream.sched >together.sched
+{
+    asynchronous twobw 1 1 0
+    printf '%s\n' 'worker 0' period 'F a 0' 'F b 0' 'B b 0' 'B a 0'
+} >tied.sched
+"$SLUICE" verify pipedream.sched >out 2>err || fail "verify pipedream.sched: $(cat err)"
+for run in "pipedream.sched 1" "pipedream.sched 7" "two.sched 1" "two.sched 2"; do
+    for scope in stage global; do
+        "$SLUICE" check "${model[@]}" --schedule "${run% *}" --batch 1 --steps "${run#* }" --clip-scope $scope >out 2>err ||
+            fail "check $run: $(cat err)"
+    done
+done
+"$SLUICE" train "${model[@]}" --schedule two.sched --batch 1 --steps 2 --out two 2>err || fail "train two.sched: $(cat err)"
+"$SLUICE" train "${model[@]}" --schedule together.sched --batch 1 --steps 2 --out together 2>err || fail "train: $(cat err)"
+grep -q '"clip_scope": "global"' together/config.json || fail "the global step of the file is lost"
+refuse 1 "stages s0 and s1 share parameter wte.weight and worker 0" \
+    train "${model[@]}" --schedule tied.sched --batch 1 --steps 2
+"$SLUICE" check "${model[@]}" --schedule tied.sched --batch 1 --steps 2 --clip-scope stage >out 2>err || fail "tied: $(cat err)"
 echo "count: $((5 + torch)) files have the bits of one worker"

@@ -110,3 +110,6 @@ refused 'needs whole, equal hosts' "${gpt[@]}" --tp 12
 refused '32 replicas of 16 micro' "${gpt[@]}" --dp 32 --batch 16
 refused 'no multiple of the micro-batch' "${gpt[@]}" --batch 16 --micro-batch 3
 refused 'one of --micro and --micro-batch' "${gpt[@]}" --micro 2 --micro-batch 3
+# Crossing pipelines need an even number of stages: one alone would have both replicas on one device.
+refused 'chimera needs an even number of stages, not 1' "${gpt[@]}" --schedule chimera --dp 4
+"$SLUICE" plan gpt-nano --machine 1x4:mem=1G,intra=5GB/s --batch 24 --schedule chimera --fits >/dev/null || fail "--fits of chimera"

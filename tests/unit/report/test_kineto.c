@@ -187,6 +187,84 @@ static void overlapped(void **state) {
     sl_arena_free(&arena);
 }
 
+/* Kernels of two ranges of one name are two bars, also if only kernels of other streams ran between
+ * them. */
+static void kernels_of_two_ranges(void **state) {
+    struct sl_arena arena = {0};
+    struct sl_picture p;
+    struct sl_text text = {0};
+    (void)state;
+    sl_text_put(&text, "[");
+    for (int i = 0; i < 2; i++) {
+        put(&text, "attn(W)", 100 * i, 50);
+        sl_text_printf(&text,
+                       ",{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"l\",\"ts\":%d,"
+                       "\"dur\":1,\"args\":{\"correlation\":%d}},{\"ph\":\"X\",\"cat\":"
+                       "\"kernel\",\"name\":\"k\",\"ts\":%d,\"dur\":9,\"args\":{"
+                       "\"correlation\":%d,\"stream\":7}}%s",
+                       100 * i + 2, i, 1000 + 500 * i, i, i ? "]" : ",");
+    }
+    struct sl_report_kineto_text one = text_of(text.at);
+    assert_int_equal(sl_report_kineto_read(&arena, &one, 1, &p), SL_OK);
+    assert_int_equal(p.lane_at[1], 2);
+    assert_int_equal(p.bars[0].end_ns, 9000);
+    assert_int_equal(p.bars[1].start_ns, 500000);
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
+/* The clock of rank 0 is ahead: its F1 seems to end after the F1 of rank 1, which needs it. No pass is
+ * lost, and its message stays. */
+static void clocks_differ(void **state) {
+    struct sl_arena arena = {0};
+    struct sl_picture p;
+    struct sl_text a = {0}, b = {0};
+    (void)state;
+    put_head(&a, 0);
+    put(&a, "Forward 0", 1000, 100);
+    put(&a, "Forward 1", 1200, 900);
+    sl_text_put(&a, "]}");
+    put_head(&b, 1);
+    put(&b, "Forward 0", 1100, 80);
+    put(&b, "Forward 1", 1300, 700);
+    sl_text_put(&b, "]}");
+    struct sl_report_kineto_text texts[] = {text_of(a.at), text_of(b.at)};
+    assert_int_equal(sl_report_kineto_read(&arena, texts, 2, &p), SL_OK);
+    assert_int_equal(p.lane_at[2], 4);
+    assert_int_equal(p.bars[3].start_ns, 920000);
+    assert_int_equal(p.bars[3].end_ns, 1000000);
+    assert_int_equal(p.arrow_count, 2);
+    sl_text_free(&a);
+    sl_text_free(&b);
+    sl_arena_free(&arena);
+}
+
+static void exponents(void **state) {
+    struct sl_arena arena = {0};
+    struct sl_picture p;
+    struct sl_report_kineto_text one =
+        text_of("[{\"ph\":\"X\",\"name\":\"PP:0F0\",\"ts\":1e2,\"dur\":3E3}]");
+    (void)state;
+    assert_int_equal(sl_report_kineto_read(&arena, &one, 1, &p), SL_OK);
+    assert_int_equal(p.bars[0].end_ns, 3000000);
+    sl_arena_free(&arena);
+}
+
+static void one_rank_twice(void **state) {
+    struct sl_arena arena = {0};
+    struct sl_picture p;
+    struct sl_text text = {0};
+    (void)state;
+    put_head(&text, 3);
+    put(&text, "PP:0F0", 0, 1);
+    sl_text_put(&text, "]}");
+    struct sl_report_kineto_text texts[] = {text_of(text.at), text_of(text.at)};
+    assert_int_equal(sl_report_kineto_read(&arena, texts, 2, &p), SL_ERR_INPUT);
+    assert_non_null(strstr(sl_err_message(), "rank 3 was already read from rank.json"));
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
 static void refuses(void **state) {
     static const char *const bad[] = {"",
                                       "{}",
@@ -210,8 +288,14 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_ranks), cmocka_unit_test(kernels_on_streams),
-        cmocka_unit_test(names),     cmocka_unit_test(overlapped),
+        cmocka_unit_test(two_ranks),
+        cmocka_unit_test(kernels_on_streams),
+        cmocka_unit_test(kernels_of_two_ranges),
+        cmocka_unit_test(clocks_differ),
+        cmocka_unit_test(exponents),
+        cmocka_unit_test(one_rank_twice),
+        cmocka_unit_test(names),
+        cmocka_unit_test(overlapped),
         cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,9 +147,47 @@ static void test_refused(void **state) {
     sl_arena_free(&arena);
 }
 
+/* PipeDream as its paper draws it: the first backward of the period reads version 0, and so does the
+ * second. Under every rule the file runs with any number of iterations. */
+static void test_transients(void **state) {
+    static const char *const rules[] = {"stash", "vsync", "twobw", "newest"};
+    (void)state;
+    for (int i = 0; i < SL_COUNT(rules); i++) {
+        struct sl_arena arena = {0};
+        struct sl_text text = {0};
+        struct sl_sched *read, *lowered;
+        const struct sl_sched *out;
+        const struct sl_schedule *row;
+        sl_text_printf(&text,
+                       "sluice-sched 1\nworkers 2\nstage a width 1 micro 1 on 0\n"
+                       "stage b width 1 micro 1 on 1\nedge a b 4\nprogram \"x\" rule %s passes\n"
+                       "samples 1 last 1 iters 6 reps 5\nworker 0\nprologue\nF a 0\nperiod\n"
+                       "F a 1\nB a 0\nepilogue\nB a 0\nworker 1\nperiod\nF b 0\nB b 0\n"
+                       "epilogue\nF b 0\nB b 0\n",
+                       rules[i]);
+        assert_int_equal(sl_sched_read(&arena, "x.sched", text.at, text.length, &read), SL_OK);
+        assert_int_equal(sl_schedules_given_row(&arena, read, &row), SL_OK);
+        assert_int_equal(sl_schedules_given_lower(&arena, read, &lowered), SL_OK);
+        if (sl_sched_verify(lowered) != SL_OK)
+            fail_msg("%s: %s", rules[i], sl_err_message());
+        assert_null(symbolic_judge(lowered));
+        for (int iters = 1; iters < 12; iters++)
+            for (int global = 0; global < 2; global++) {
+                struct sl_schedule_opts opts = {
+                    .row = row, .batch = 1, .iters = iters, .global_step = global};
+                if (sl_schedules_build(&arena, read->plan, &opts, &out) != SL_OK)
+                    fail_msg("%s, %d iterations: %s", rules[i], iters, sl_err_message());
+                assert_null(symbolic_judge(out));
+            }
+        sl_text_free(&text);
+        sl_arena_free(&arena);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_transients),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
