@@ -16,11 +16,14 @@ static sl_err run_check(struct sl_comm *comm, const struct sl_args *args, struct
     struct sl_text text = {0};
     sl_err err = SL_OK;
     job->steps = 20;
-    SL_TRY(sl_job_set(job, "model", args->positional[0]));
+    if (args->positional_count)
+        SL_TRY(sl_job_set(job, "model", args->positional[0]));
     SL_TRY(sl_cli_job_fill(args, job));
     if (job->steps < 1 || job->steps > MAX_STEPS)
         return sl_fail(SL_ERR_USAGE, "`steps`: a check takes at least one step, at most %d",
                        MAX_STEPS);
+    if (!args->positional_count && !*job->plan)
+        return sl_fail(SL_ERR_USAGE, "check: MODEL is missing; only --plan names one");
     if (!sl_job_is_pipeline(job))
         return sl_fail(SL_ERR_USAGE, "check needs a pipeline: set `stages` or `plan`");
     SL_TRY_OUT(sl_job_open(job, &host, &work));
@@ -63,7 +66,8 @@ static const struct sl_option options[] = {
 
 const struct sl_command sl_cli_cmd_check = {
     .name = "check",
-    .synopsis = "MODEL --stages N [--schedule S] [--steps K] [--batch B] [--micro M] ...",
+    .synopsis = "MODEL --stages N [--schedule S] [--steps K] [--batch B] [--micro M] ...\n"
+                "   or: sluice check --plan X.plan [--steps K] ...",
     .brief = "train on a pipeline and on one worker, compare bit for bit",
     .detail =
         "Trains K steps on a pipeline and on one worker. Weights, statistics, optimizer state and\n"
@@ -74,7 +78,7 @@ const struct sl_command sl_cli_cmd_check = {
         "\n"
         "  sluice check gpt-nano --stages 4 --schedule 1f1b --batch 8 --micro 4",
     .options = options,
-    .min_args = 1,
+    .min_args = 0,
     .max_args = 1,
     .run = run,
 };

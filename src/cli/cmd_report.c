@@ -21,12 +21,47 @@ static sl_err check_directory(const char *path) {
                    path);
 }
 
+/* A run or a trace has its schedule; of the other options, only those of the page apply. */
+static sl_err refuse_options(const struct sl_args *args, const char *path) {
+    static const struct sl_option built[] = {SL_SCHED_OPTIONS, SL_SIM_OPTIONS, {0}};
+    for (int i = 0; built[i].name; i++)
+        if (sl_args_has(args, built[i].name))
+            return sl_fail(SL_ERR_USAGE, "report: %s was measured; leave out %s", path,
+                           built[i].name);
+    return SL_OK;
+}
+
+/* The measured timeline of a run, to compare it. */
+static sl_err add_run(const struct sl_args *args, const char *run, struct sl_arena *arena,
+                      struct sl_picture *out) {
+    const char *path = sl_arena_printf(arena, "%s/timeline.trace.json", run);
+    SL_TRY(refuse_options(args, run));
+    if (!sl_file_exists(path))
+        return sl_fail(SL_ERR_INPUT,
+                       "%s has no timeline to compare: train it with --trace; 'sluice compare' "
+                       "compares the numbers of two runs",
+                       run);
+    return sl_report_trace_file(arena, path, out);
+}
+
 static sl_err add(const struct sl_args *args, const char *path, const char *schedule,
                   struct sl_arena *arena, struct sl_picture *out) {
     struct sl_job_sim_request request;
     struct sl_report_sim s;
-    if (path && sl_cli_ends(path, ".json"))
+    bool run = path && is_run(arena, path), trace = path && sl_cli_ends(path, ".json");
+    if (schedule && (run || trace))
+        return sl_fail(SL_ERR_USAGE,
+                       "report: %s was measured, and --against %s needs a plan or a schedule; give "
+                       "a second run or trace",
+                       path, schedule);
+    if (run)
+        return add_run(args, path, arena, out);
+    if (path)
+        SL_TRY(check_directory(path));
+    if (trace) {
+        SL_TRY(refuse_options(args, path));
         return sl_report_trace_file(arena, path, out);
+    }
     SL_TRY(sl_cli_sim_request(args, path, &request));
     request.picture = true;
     if (schedule) {
@@ -42,6 +77,7 @@ static sl_err draw_run(const struct sl_args *args, const char *path) {
     struct sl_text text = {0};
     const char *to;
     sl_err err = SL_OK;
+    SL_TRY(refuse_options(args, path));
     for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
         if (!sl_cli_ends(to, ".html"))
             return sl_fail(SL_ERR_USAGE, "%s: the report of a run is a page, X.html", to);
@@ -64,8 +100,6 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
     if (files == 1 && !against && is_run(arena, args->positional[0]))
         return draw_run(args, args->positional[0]);
-    for (int i = 0; i < files; i++)
-        SL_TRY(check_directory(args->positional[i]));
     for (int i = 0; i < (files ? files : 1); i++)
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)
@@ -95,7 +129,7 @@ const struct sl_command sl_cli_cmd_report = {
     .detail =
         "X.plan, X.sched, X.csv: verifies and simulates the schedule, draws its timeline.\n"
         "X.trace.json: draws the timeline. Two of them: compares them on one page, with one time\n"
-        "scale and as many steps of each.\n"
+        "scale and as many steps of each. So are two runs with --trace.\n"
         "RUN: draws losses, staleness (after --log-staleness), stages, memory; after --trace also\n"
         "the measured and the predicted timeline, and where the time of a step goes.\n"
         "Pages are self-contained.\n"

@@ -84,7 +84,12 @@ static sl_err run_command(const struct sl_command *command, int argc, char **arg
 
 static sl_err dispatch(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    bool help = strcmp(name, "help") == 0;
+    if (help && argc == 3) { /* help COMMAND: COMMAND --help */
+        char option[] = "--help", *turned[] = {argv[0], argv[2], option, NULL};
+        return dispatch(3, turned);
+    }
+    if (help || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         struct sl_text text = {0};
         sl_manual_overview(&sl_cli_commands, &text);
         sl_err err = sl_cli_print(&text);

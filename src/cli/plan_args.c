@@ -12,7 +12,10 @@ sl_err sl_cli_plan_request(const struct sl_args *args, struct sl_job_plan_reques
         .optimizer = sl_args_text(args, "--optimizer", NULL),
         .recompute = sl_args_text(args, "--recompute", NULL),
         .zero1 = sl_args_has(args, "--zero1"),
+        .no_zero1 = sl_args_has(args, "--no-zero1"),
     };
+    if (out->zero1 && out->no_zero1)
+        return sl_fail(SL_ERR_USAGE, "%s: give one of --zero1 and --no-zero1", args->command);
     SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &out->batch));
     SL_TRY(sl_args_int(args, "--micro", 1, 1 << 30, &out->micros));
     SL_TRY(sl_args_int(args, "--micro-batch", 1, 1 << 30, &out->micro_size));

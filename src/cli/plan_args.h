@@ -10,7 +10,8 @@
     {"--tp", "T", "tensor-parallel shards of every stage, or auto: the best number", false},       \
         {"--dp", "D", "replicas of every stage", false},                                           \
         {"--pp", "P", "workers in a pipeline", false},                                             \
-        {"--zero1", NULL, "replicas divide the optimizer state among them", false}, {              \
+        {"--zero1", NULL, "replicas divide the optimizer state among them", false},                \
+        {"--no-zero1", NULL, "every replica keeps the whole optimizer state", false}, {            \
         "--micro-batch", "M", "samples of a micro-batch, instead of --micro", false                \
     }
 

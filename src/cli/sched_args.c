@@ -35,6 +35,21 @@ sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
     return sl_args_int(args, "--slack", 0, 1 << 20, &out->slack);
 }
 
+/* A file of a schedule states what these options choose. */
+static sl_err refuse_options(const struct sl_args *args, const char *path) {
+    static const char *const stated[] = {
+        "--chain",       "--dag",        "--schedule", "--schedule-module", "--micro",
+        "--batch",       "--last-batch", "--ranks",    "--chunks",          "--policy",
+        "--global-step", "--together",   "--iters",    "--slack",           "--group"};
+    for (int i = 0; i < SL_COUNT(stated); i++)
+        if (sl_args_has(args, stated[i]))
+            return sl_fail(SL_ERR_USAGE,
+                           "%s: %s states its own schedule; leave out %s, or give the file as "
+                           "--schedule %s",
+                           args->command, path, stated[i], path);
+    return SL_OK;
+}
+
 sl_err sl_cli_sim_request(const struct sl_args *args, const char *path,
                           struct sl_job_sim_request *out) {
     *out = (struct sl_job_sim_request){.links = sl_args_text(args, "--links", NULL),
@@ -42,6 +57,7 @@ sl_err sl_cli_sim_request(const struct sl_args *args, const char *path,
                                        .send = sl_args_text(args, "--send", NULL)};
     if (!path || sl_cli_ends(path, ".plan"))
         return sl_cli_sched_request(args, path, &out->sched);
+    SL_TRY(refuse_options(args, path));
     out->sched_file = path;
     out->sched.costs = sl_args_text(args, "--costs", NULL);
     return SL_OK;

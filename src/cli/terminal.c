@@ -4,12 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 bool sl_cli_ends(const char *path, const char *ending) {
     size_t length = strlen(path), tail = strlen(ending);
-    return length >= tail && strcmp(path + length - tail, ending) == 0;
+    return length >= tail && strcasecmp(path + length - tail, ending) == 0;
 }
 
 bool sl_cli_colour(void) {

@@ -60,7 +60,7 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     SL_TRY(check_layout(x));
     if (plan->stages[0].zero1)
         return sl_fail(SL_ERR_REFUSED, "automodel divides weights together with optimizer state, "
-                                       "and the plan only the state (zero1); plan without it");
+                                       "and the plan only the state (zero1); plan with --no-zero1");
     SL_TRY(sl_interop_export_modules(arena, x, "automodel", NULL, &modules));
     for (int64_t i = 0; i < modules.count; i++)
         rotates |= strncmp(modules.at[i].name, layers, sizeof layers - 1) == 0;

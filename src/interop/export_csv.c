@@ -3,6 +3,12 @@
 #include "interop/torch_csv.h"
 
 static sl_err write_csv(const struct sl_export *what, struct sl_text *out) {
+    for (int s = 0; s < what->plan->stage_count; s++)
+        if (what->plan->stages[s].passes != SL_STAGE_TRAINS)
+            return sl_fail(SL_ERR_REFUSED,
+                           "PyTorch's schedules train every stage, and %s is frozen here; plan "
+                           "without --freeze and --lora",
+                           what->plan->stages[s].name);
     SL_TRY(sl_interop_torch_csv_write(what->sched, what->comms, out));
     sl_interop_torch_csv_warn(what->sched);
     return SL_OK;

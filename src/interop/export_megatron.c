@@ -80,6 +80,41 @@ static sl_err check_rest(const struct layout *l) {
     return SL_OK;
 }
 
+/* pretrain_gpt.py begins with a table of tokens. */
+static sl_err check_embedding(const struct layout *l) {
+    const struct sl_graph *graph = l->x->graph;
+    for (int n = 0; n < l->blocks.first; n++)
+        if (graph->nodes.at[n].op->layer == SL_LAYER_EMBED)
+            return SL_OK;
+    return sl_fail(SL_ERR_REFUSED,
+                   "Megatron's layout begins with an embedding, and %s has none before %s",
+                   graph->name, l->blocks.names[0]);
+}
+
+/* A layer reads what the layer before it makes, and nothing of other layers. */
+static sl_err check_row(struct sl_arena *arena, const struct layout *l) {
+    const struct sl_graph *graph = l->x->graph;
+    const struct sl_blocks *b = &l->blocks;
+    bool *reads = SL_NEW(arena, bool, b->count + 1);
+    for (int n = 0; n < graph->forward_count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count && b->of[n] >= 0; i++) {
+            int in = graph->nodes.at[n].in[i];
+            const struct sl_value *v = in < 0 ? NULL : sl_graph_value(graph, in);
+            int from = v && v->kind == SL_VALUE_NODE ? b->of[v->node] : -1;
+            if (from >= 0 && from < b->of[n] - 1)
+                return sl_fail(SL_ERR_REFUSED,
+                               "Megatron's layers form one row, and %s reads from %s",
+                               b->names[b->of[n]], b->names[from]);
+            reads[b->of[n]] |= from >= 0 && from == b->of[n] - 1;
+        }
+    for (int i = 1; i < b->count; i++)
+        if (!reads[i])
+            return sl_fail(SL_ERR_REFUSED,
+                           "Megatron's layers form one row, and %s does not read from %s",
+                           b->names[i], b->names[i - 1]);
+    return SL_OK;
+}
+
 static void put_layout(const struct layout *l, struct sl_text *out) {
     int stages = l->x->plan->stage_count;
     for (int s = 0; s < stages; s++) {
@@ -113,6 +148,8 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     const struct sl_plan *plan = x->plan;
     SL_TRY(sl_interop_export_check_row(x, "Megatron", SL_LAYOUT_LOOP));
     SL_TRY(find_layers(&l, arena));
+    SL_TRY(check_row(arena, &l));
+    SL_TRY(check_embedding(&l));
     SL_TRY(check_rest(&l));
     sl_text_printf(out, "--num-layers %d\n", l.blocks.count);
     if (plan->stages[0].shards > 1)

@@ -17,6 +17,20 @@ static const char *module_of(struct sl_arena *arena, const char *param) {
     return sl_arena_dup(arena, param, length);
 }
 
+/* Is the parameter used in several stages? */
+static bool is_tied(const struct sl_export *x, int param) {
+    int stage = -1;
+    for (int64_t g = 0; g < x->graph->grads.count; g++) {
+        const struct sl_param_grad *use = &x->graph->grads.at[g];
+        if (use->param != param)
+            continue;
+        if (stage >= 0 && x->stage_of[use->node] != stage)
+            return true;
+        stage = x->stage_of[use->node];
+    }
+    return false;
+}
+
 static sl_err add_use(const struct sl_export *x, const struct sl_param_grad *use, const char *name,
                       module_vec *modules, const char *target) {
     int stage = x->stage_of[use->node];
@@ -25,12 +39,12 @@ static sl_err add_use(const struct sl_export *x, const struct sl_param_grad *use
         if (strcmp(m->name, name) != 0)
             continue;
         if (m->stage != stage)
-            return sl_fail(SL_ERR_REFUSED,
-                           "%s has a module in one stage, and %s is read in %s and in %s; "
-                           "plan with --whole-layers%s",
-                           target, name, x->plan->stages[m->stage].name,
-                           x->plan->stages[stage].name,
-                           sl_graph_block_length(name) ? "" : ", or untie the weights");
+            return sl_fail(
+                SL_ERR_REFUSED,
+                "%s has a module in one stage, and %s is read in %s and in %s; "
+                "%s",
+                target, name, x->plan->stages[m->stage].name, x->plan->stages[stage].name,
+                is_tied(x, use->param) ? "untie the weights" : "plan with --whole-layers");
         m->node = use->node < m->node ? use->node : m->node;
         return SL_OK;
     }

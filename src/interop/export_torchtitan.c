@@ -53,7 +53,7 @@ static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct
     SL_TRY(sl_interop_export_check_row(x, "torchtitan", row ? row->layout : SL_LAYOUT_LOOP));
     if (plan->stages[0].zero1)
         return sl_fail(SL_ERR_REFUSED, "torchtitan divides weights together with optimizer state, "
-                                       "and the plan only the state (zero1); plan without it");
+                                       "and the plan only the state (zero1); plan with --no-zero1");
     SL_TRY(sl_interop_export_modules(arena, x, "torchtitan", rename_module, &modules));
     if (plan->stages[0].shards > 1)
         sl_text_printf(out, "--parallelism.tensor_parallel_degree %d\n", plan->stages[0].shards);

@@ -47,24 +47,51 @@ int sl_interop_export_ranks(const struct sl_plan *plan) {
     return ranks;
 }
 
-static sl_err check_chain(const struct sl_plan *plan, const char *target) {
+/* A planner that makes chains of equal stages: of the schedule's layout, or with one stage per
+ * worker. */
+static const char *planner_for(const struct sl_export *x) {
+    const struct sl_schedule *row = x->schedule;
+    return row && (row->layout_chunks || row->layout == SL_LAYOUT_V) ? "balanced" : "2bw";
+}
+
+/* No target has options for weights that are not trained. */
+static sl_err check_trains(const struct sl_export *x, const char *target) {
+    for (int64_t i = 0; x->graph && i < x->graph->params.count; i++)
+        if (x->graph->params.at[i].frozen)
+            return sl_fail(SL_ERR_REFUSED,
+                           "%s has no options for frozen weights, and %s is frozen here; plan "
+                           "without --freeze and --lora",
+                           target, x->graph->params.at[i].name);
+    for (int s = 0; s < x->plan->stage_count; s++)
+        if (x->plan->stages[s].passes != SL_STAGE_TRAINS)
+            return sl_fail(SL_ERR_REFUSED,
+                           "%s trains every stage, and %s is frozen here; plan without --freeze "
+                           "and --lora",
+                           target, x->plan->stages[s].name);
+    return SL_OK;
+}
+
+static sl_err check_chain(const struct sl_export *x, const char *target) {
+    const struct sl_plan *plan = x->plan;
     for (int i = 0; i < plan->edge_count; i++) {
         const struct sl_edge *e = &plan->edges[i];
         if (e->to != e->from + 1)
             return sl_fail(SL_ERR_REFUSED,
                            "%s has stages in a row only, and this plan has an edge from %s to %s; "
-                           "plan a chain: --planner pipedream-dp, or --planner 2bw",
-                           target, plan->stages[e->from].name, plan->stages[e->to].name);
+                           "plan a chain: --planner %s",
+                           target, plan->stages[e->from].name, plan->stages[e->to].name,
+                           planner_for(x));
     }
     if (plan->edge_count != plan->stage_count - 1)
         return sl_fail(SL_ERR_REFUSED,
                        "%s has stages in a row only, and these %d stages have %d edges; plan a "
-                       "chain: --planner pipedream-dp, or --planner 2bw",
-                       target, plan->stage_count, plan->edge_count);
+                       "chain: --planner %s",
+                       target, plan->stage_count, plan->edge_count, planner_for(x));
     return SL_OK;
 }
 
-static sl_err check_equal(const struct sl_plan *plan, const char *target) {
+static sl_err check_equal(const struct sl_export *x, const char *target) {
+    const struct sl_plan *plan = x->plan;
     const struct sl_stage *first = &plan->stages[0];
     for (int s = 1; s < plan->stage_count; s++) {
         const struct sl_stage *stage = &plan->stages[s];
@@ -111,8 +138,9 @@ sl_err sl_interop_export_check_row(const struct sl_export *x, const char *target
                                    enum sl_layout layout) {
     const struct sl_plan *plan = x->plan;
     const struct sl_schedule *row = x->schedule;
-    SL_TRY(check_chain(plan, target));
-    SL_TRY(check_equal(plan, target));
+    SL_TRY(check_trains(x, target));
+    SL_TRY(check_chain(x, target));
+    SL_TRY(check_equal(x, target));
     if (row && row->rule != SL_RULE_SYNC)
         return sl_fail(SL_ERR_REFUSED,
                        "%s flushes its pipeline at every step, and %s does not; plan with "
@@ -131,6 +159,11 @@ sl_err sl_interop_export_check_row(const struct sl_export *x, const char *target
                        "--schedule 1f1b",
                        target, plan->schedule);
     int ranks = sl_interop_export_ranks(plan);
+    if (ranks && plan->stage_count % ranks)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s has as many stages on every rank, and here %d stages are on %d ranks; "
+                       "plan with --planner %s",
+                       target, plan->stage_count, ranks, planner_for(x));
     for (int s = ranks; s < plan->stage_count; s++) {
         int first = first_on_worker(s, ranks, layout);
         if (plan->stages[s].workers[0] != plan->stages[first].workers[0])

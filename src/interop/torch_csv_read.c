@@ -456,6 +456,11 @@ static sl_err read_all(struct sl_torch_file *r, struct sl_sched **out) {
 
 sl_err sl_interop_torch_csv_read(struct sl_arena *arena, const char *file, const char *text,
                                  size_t length, struct sl_sched **out) {
+    static const char mark[] = "\xef\xbb\xbf"; /* that spreadsheets write before UTF-8 */
+    if (length >= 3 && memcmp(text, mark, 3) == 0) {
+        text += 3;
+        length -= 3;
+    }
     struct sl_torch_file r = {.arena = arena,
                               .file = file,
                               .at = text,

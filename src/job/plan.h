@@ -36,6 +36,7 @@ struct sl_job_plan_request {
     int64_t dp;           /* replicas of every stage [the best numbers] */
     int64_t pp;           /* workers in a pipeline [the best number] */
     bool zero1;           /* replicas divide the optimizer state */
+    bool no_zero1;        /* they do not, also where that would be faster or needed to fit */
     int64_t devices;      /* use only this many devices of the machine [all] */
     int64_t memory_bytes; /* per device [the machine's] */
     int threads;          /* threads of the search [all cores] */

@@ -7,10 +7,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool ends_with(const char *text, const char *end) {
     size_t length = strlen(text), tail = strlen(end);
-    return length > tail && strcmp(text + length - tail, end) == 0;
+    return length > tail && strcasecmp(text + length - tail, end) == 0;
 }
 
 bool sl_job_schedule_is_file(const char *schedule) {

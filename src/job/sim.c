@@ -1,5 +1,6 @@
 /* From a request to a simulated schedule. */
 #include "job/sim.h"
+
 #include "schedules/given.h"
 
 #include <string.h>
@@ -28,17 +29,53 @@ static sl_err set_links(struct sl_arena *arena, const struct sl_job_sim_request 
     return SL_OK;
 }
 
-/* Opens a file of passes or a lowered program; costs of the request override those in the file. */
-static sl_err open_file(struct sl_arena *arena, const char *path, const char *costs,
-                        const struct sl_sched **out) {
+static bool has_times(const struct sl_sched *sched) {
+    for (int s = 0; sched->dur_ns && s < sched->plan->stage_count; s++)
+        for (int k = 0; k < SL_KIND_COUNT; k++)
+            if (sched->dur_ns[s][k])
+                return true;
+    return false;
+}
+
+/* Costs of the request override those in the file. A file without times gets those of a CSV. */
+static sl_err set_costs(struct sl_arena *arena, const char *costs, struct sl_sched *sched) {
+    static const int64_t units[SL_KIND_COUNT] = {[SL_FORWARD] = 1,
+                                                 [SL_BACKWARD] = 2,
+                                                 [SL_BACKWARD_INPUT] = 1,
+                                                 [SL_BACKWARD_WEIGHT] = 1,
+                                                 [SL_RECOMPUTE] = 1};
+    int stages = sched->plan->stage_count;
+    if (!costs && has_times(sched))
+        return SL_OK;
+    int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * stages);
+    for (int s = 0; s < stages && !costs; s++)
+        memcpy(dur[s], units, sizeof dur[s]);
+    if (costs)
+        SL_TRY(sl_sim_costs(sched->plan, costs, dur));
+    sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
+    return SL_OK;
+}
+
+/* The request's schedule for the plan and the batch of the file. */
+static sl_err build_other(struct sl_arena *arena, const struct sl_sched *file,
+                          const struct sl_job_sched_request *request, const struct sl_sched **out) {
+    struct sl_job_sched_request r = {
+        .schedule = request->schedule, .batch = file->batch, .iters = file->iters};
+    struct sl_schedule_opts opts;
+    SL_TRY(sl_job_sched_open(arena, &r));
+    SL_TRY(sl_job_sched_opts(arena, &r, file->plan, &opts));
+    opts.dur_ns = file->dur_ns;
+    return sl_schedules_build(arena, file->plan, &opts, out);
+}
+
+/* A file of passes or a lowered program. */
+static sl_err open_file(struct sl_arena *arena, const char *path,
+                        const struct sl_job_sched_request *request, const struct sl_sched **out) {
     struct sl_sched *sched;
     SL_TRY(sl_job_sched_read(arena, path, &sched));
-    if (costs) {
-        int64_t(*dur)[SL_KIND_COUNT] =
-            sl_arena_alloc(arena, (int64_t)sizeof *dur * sched->plan->stage_count);
-        SL_TRY(sl_sim_costs(sched->plan, costs, dur));
-        sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
-    }
+    SL_TRY(set_costs(arena, request->costs, sched));
+    if (request->schedule)
+        return build_other(arena, sched, request, out);
     if (!sched->lowered)
         SL_TRY(sl_schedules_given_lower(arena, sched, &sched));
     *out = sched;
@@ -76,7 +113,7 @@ sl_err sl_job_sim(struct sl_arena *arena, const struct sl_job_sim_request *reque
     *out = (struct sl_report_sim){.has_picture = request->picture};
     SL_TRY(set_links(arena, request, &opts));
     if (request->sched_file)
-        SL_TRY(open_file(arena, request->sched_file, request->sched.costs, &out->sched));
+        SL_TRY(open_file(arena, request->sched_file, &request->sched, &out->sched));
     else
         SL_TRY(build(arena, &request->sched, &out->sched));
     if (request->picture && action_total(out->sched) > picture_max)

@@ -55,11 +55,13 @@ SL_MUST_CHECK sl_err sl_job_plan_read(struct sl_arena *arena, const char *path,
 
 struct sl_job_sim_request {
     struct sl_job_sched_request sched; /* what to build if there is no file: */
-    const char *sched_file; /* X.sched or X.csv; then only the costs of `sched` are used */
-    const char *links;      /* "latency=5us,bandwidth=10Gb/s" [messages take no time] */
-    const char *cold;       /* "F=40us,B=90us,after=5ms" [none] */
-    const char *send;       /* overlap, rendezvous, blocking [overlap] */
-    bool picture;           /* also build the timeline */
+    /* X.sched or X.csv. Of `sched` only the costs count, and `schedule`: another one for the plan and
+     * the batch of the file. */
+    const char *sched_file;
+    const char *links; /* "latency=5us,bandwidth=10Gb/s" [messages take no time] */
+    const char *cold;  /* "F=40us,B=90us,after=5ms" [none] */
+    const char *send;  /* overlap, rendezvous, blocking [overlap] */
+    bool picture;      /* also build the timeline */
 };
 
 /* Builds or reads a schedule, then lowers, verifies and simulates it. */

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const int64_t plan_max_bytes = (int64_t)1 << 30, sched_max_bytes = (int64_t)8 << 30;
 
@@ -21,7 +22,7 @@ sl_err sl_job_plan_read(struct sl_arena *arena, const char *path, const struct s
 
 static bool ends(const char *path, const char *ending) {
     size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && strcmp(path + length - tail, ending) == 0;
+    return length > tail && strcasecmp(path + length - tail, ending) == 0;
 }
 
 /* Generates the passes of the schedule and batch that a plan names. */
@@ -30,13 +31,14 @@ static sl_err plan_passes(struct sl_arena *arena, const char *path, struct sl_sc
     const struct sl_plan *plan;
     struct sl_schedule_opts opts;
     SL_TRY(sl_job_sched_plan(arena, &request, &plan));
-    const struct sl_schedule *row = plan->schedule ? sl_schedules_row_find(plan->schedule) : NULL;
     if (!plan->schedule || !plan->batch)
         return sl_fail(SL_ERR_USAGE,
                        "%s names no %s; 'sluice sched %s --schedule S --batch B' proves one", path,
                        plan->schedule ? "batch" : "schedule", path);
-    request.iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1;
     SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
+    const struct sl_schedule *row = opts.row ? opts.row : sl_schedules_row_find(plan->schedule);
+    if (!opts.iters && row && row->rule != SL_RULE_SYNC)
+        opts.iters = SL_ASYNC_ITERS;
     return sl_schedules_generate(arena, plan, &opts, out);
 }
 
@@ -114,9 +116,12 @@ sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_reque
 
 sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_request *r,
                          const struct sl_plan *plan, struct sl_schedule_opts *out) {
-    const struct sl_sched *given = sl_schedules_given_passes(r->row);
+    const struct sl_schedule *row = r->row;
+    if (!row && !r->schedule && sl_job_schedule_is_file(plan->schedule))
+        SL_TRY(sl_job_schedule_open(arena, plan->schedule, NULL, &row));
+    const struct sl_sched *given = sl_schedules_given_passes(row);
     *out = (struct sl_schedule_opts){.schedule = r->schedule ? r->schedule : plan->schedule,
-                                     .row = r->row,
+                                     .row = row,
                                      .micros = r->micros,
                                      .batch = r->batch || r->micros ? r->batch : plan->batch,
                                      .last_batch = r->last_batch,

@@ -120,16 +120,28 @@ sl_err sl_plan_cut_even(const struct sl_graph *graph, bool (*has_kernel)(const c
     return err;
 }
 
+/* Says which of plan and model has frozen parts, if only one has. */
+static const char *freezing(const struct sl_plan *plan, const struct sl_graph *graph) {
+    bool planned = false, frozen = false;
+    for (int s = 0; s < plan->stage_count; s++)
+        planned |= plan->stages[s].bytes.fixed > 0 || plan->stages[s].passes != SL_STAGE_TRAINS;
+    for (int64_t i = 0; i < graph->params.count; i++)
+        frozen |= graph->params.at[i].frozen;
+    return planned && !frozen   ? ". The plan has frozen weights: give its `freeze` or `lora`"
+           : frozen && !planned ? ". The plan trains all weights: leave out `freeze` and `lora`"
+                                : "";
+}
+
 sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph, int *stage_of) {
     if (plan->node_count != graph->forward_count)
-        return sl_fail(SL_ERR_REFUSED, "the plan is for a model of %d nodes, %s has %d",
-                       plan->node_count, graph->name, graph->forward_count);
+        return sl_fail(SL_ERR_REFUSED, "the plan is for a model of %d nodes, %s has %d%s",
+                       plan->node_count, graph->name, graph->forward_count, freezing(plan, graph));
     if (plan->graph && plan->graph != sl_graph_model_hash(graph))
         return sl_fail(
             SL_ERR_REFUSED,
             "the plan is for another model than %s: %s with the same number of nodes, but "
-            "another graph or other sizes; plan this one with 'sluice plan'",
-            graph->name, plan->model ? plan->model : "one");
+            "another graph or other sizes; plan this one with 'sluice plan'%s",
+            graph->name, plan->model ? plan->model : "one", freezing(plan, graph));
     for (int s = 0; s < plan->stage_count; s++)
         for (int i = 0; i < plan->stages[s].node_count; i++)
             stage_of[plan->stages[s].nodes[i]] = s;

@@ -240,6 +240,13 @@ static sl_err read_action(struct reader *r, int kind) {
     if (kind <= SL_RECV)
         SL_TRY(take_range(r->lex, "micro-batch", -NUMBER_MAX, NUMBER_MAX, &micro));
     a.micro = (int32_t)micro;
+    if (!r->sched->lowered && r->lex->tok.kind == SL_TOK_NAME)
+        return sl_lex_fail(
+            r->lex,
+            "'%.*s' does not belong to %s in a file of passes, which have a stage and "
+            "a micro-batch",
+            (int)r->lex->tok.text.length, r->lex->tok.text.at,
+            sl_sched_kind_name((enum sl_kind)kind));
     SL_TRY(read_fields(r, &a));
     SL_PUSH(&r->lists[r->segment * r->sched->plan->worker_count + r->worker], a);
     return sl_lex_take_newline(r->lex);

@@ -219,7 +219,7 @@ sl_err sl_schedules_build(struct sl_arena *arena, const struct sl_plan *plan,
         sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
     lowered->dur_ns =
         sl_vec_freeze(arena, passes->dur_ns, plan->stage_count, sizeof *passes->dur_ns);
-    SL_TRY_OUT(sl_sched_verify(lowered));
+    SL_TRY_OUT(sl_schedules_given_explain(opts->row, plan, sl_sched_verify(lowered)));
     *out = lowered;
 out:
     sl_arena_free(&scratch);

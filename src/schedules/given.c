@@ -34,23 +34,26 @@ static sl_err check_stage(const struct sl_gen *gen, int s) {
     return SL_OK;
 }
 
+/* Returns a worker that has both stages, or -1. */
+static int common_worker(const struct sl_plan *plan, int a, int b) {
+    for (int r = 0; r < plan->stages[a].width; r++)
+        if (sl_sched_seat(plan, b, plan->stages[a].workers[r]) >= 0)
+            return plan->stages[a].workers[r];
+    return -1;
+}
+
 /* Holders of a tie exchange one message per worker and step, so a worker holds a tie once. */
-static sl_err check_ties(const struct sl_gen *gen) {
-    const struct sl_plan *plan = gen->plan;
-    for (int t = 0; gen->sched->global_step && t < plan->tie_count; t++)
-        for (int i = 0; i < plan->ties[t].count; i++)
-            for (int k = 0; k < i; k++) {
-                int a = plan->ties[t].stages[k], b = plan->ties[t].stages[i];
-                for (int r = 0; r < plan->stages[a].width; r++)
-                    if (sl_sched_seat(plan, b, plan->stages[a].workers[r]) >= 0)
-                        return sl_fail(SL_ERR_REFUSED,
-                                       "stages %s and %s share parameter %s and worker %d; an "
-                                       "asynchronous schedule with one step for all stages needs "
-                                       "them on two workers. `clip_scope` stage steps each stage "
-                                       "alone",
-                                       plan->stages[a].name, plan->stages[b].name,
-                                       plan->ties[t].name, plan->stages[a].workers[r]);
-            }
+static sl_err check_tie(const struct sl_plan *plan, const struct sl_tie *tie) {
+    for (int i = 0; i < tie->count; i++)
+        for (int k = 0; k < i; k++) {
+            int a = tie->stages[k], b = tie->stages[i], worker = common_worker(plan, a, b);
+            if (worker >= 0)
+                return sl_fail(SL_ERR_REFUSED,
+                               "stages %s and %s share parameter %s and worker %d; an asynchronous "
+                               "schedule with one step for all stages needs them on two workers. "
+                               "`clip_scope` stage steps each stage alone",
+                               plan->stages[a].name, plan->stages[b].name, tie->name, worker);
+        }
     return SL_OK;
 }
 
@@ -72,7 +75,9 @@ static sl_err check(const struct sl_gen *gen) {
                        "schedule '%s' has %d iterations and no period, so it cannot run %lld; "
                        "write it with a period, or run fewer steps",
                        given->name, given->iters, (long long)gen->iters);
-    return check_ties(gen);
+    for (int t = 0; gen->sched->global_step && t < now->tie_count; t++)
+        SL_TRY(check_tie(now, &now->ties[t]));
+    return SL_OK;
 }
 
 /* ---- segments ---- */
@@ -393,6 +398,19 @@ bool sl_schedules_given_has_sizes(const struct sl_sched *given) {
     return false;
 }
 
+/* Stages that share a parameter wait for each other at every step. */
+static sl_err explain_tie(const struct sl_sched *given, const struct sl_plan *plan, sl_err err) {
+    bool waits = strstr(sl_err_message(), "deadlock") || strstr(sl_err_message(), "REDUCE");
+    if (!waits || given->rule == SL_RULE_SYNC || !plan->tie_count || given->plan->tie_count)
+        return err;
+    const struct sl_tie *tie = &plan->ties[0];
+    return sl_err_context(err,
+                          "stages %s and %s share parameter %s and so wait for each other at every "
+                          "step, which schedule '%s' was not made for",
+                          plan->stages[tie->stages[0]].name, plan->stages[tie->stages[1]].name,
+                          tie->name, given->name);
+}
+
 static bool has_edge(const struct sl_plan *plan, const struct sl_edge *edge) {
     for (int e = 0; e < plan->edge_count; e++)
         if (plan->edges[e].from == edge->from && plan->edges[e].to == edge->to)
@@ -409,7 +427,7 @@ sl_err sl_schedules_given_explain(const struct sl_schedule *row, const struct sl
                 err, "the model sends from stage %s to %s, schedule '%s' has no such edge",
                 plan->stages[plan->edges[e].from].name, plan->stages[plan->edges[e].to].name,
                 given->name);
-    return err;
+    return given && err == SL_ERR_REFUSED ? explain_tie(given, plan, err) : err;
 }
 
 /* Returns the samples of an iteration. If the micro-batch sizes of all stages grow by the same

@@ -14,7 +14,8 @@ struct own {
 
 struct taking {
     struct sl_gen *gen;
-    char wrong[32]; /* what is wrong with the first bad pass */
+    char wrong[64]; /* what is wrong with the first bad pass */
+    int64_t left;   /* passes that may still come */
 };
 
 static void put(const struct sl_schedule_task *task, char pass, int stage, int micro) {
@@ -31,6 +32,10 @@ static void put(const struct sl_schedule_task *task, char pass, int stage, int m
     bool bad_micro = micro < 0 || micro >= task->micro_batches;
     if (*t->wrong)
         return;
+    if (t->left-- == 0) {
+        snprintf(t->wrong, sizeof t->wrong, "no place left (3 per micro-batch)");
+        return;
+    }
     if (at == SL_COUNT(passes))
         snprintf(t->wrong, sizeof t->wrong, pass > ' ' && pass <= '~' ? "kind '%c'" : "kind %d",
                  pass);
@@ -45,7 +50,7 @@ static void put(const struct sl_schedule_task *task, char pass, int stage, int m
 static sl_err iteration(struct sl_gen *gen) {
     const struct own *own = gen->row->own;
     const struct sl_plan *plan = gen->plan;
-    struct taking taking = {.gen = gen};
+    struct taking taking = {.gen = gen, .left = 3 * (int64_t)plan->stage_count * gen->micros[0]};
     int *worker_of = SL_NEW(gen->arena, int, plan->stage_count);
     for (int s = 0; s < plan->stage_count; s++)
         worker_of[s] = plan->stages[s].workers[0];

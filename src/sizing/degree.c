@@ -103,8 +103,9 @@ static sl_err try_open(struct scan *s, struct sl_arena *arena, const struct sl_j
     struct result best, other;
     const struct sl_planner *equal = s->row->large ? s->row->large : s->row;
     bool large = is_large(p->problem) || whole_layers > s->request->whole_layers;
-    SL_TRY(search(s, equal, arena, p, s->request->zero1 || large, &best));
-    if (!s->request->zero1 && !large) {
+    bool whole = s->request->no_zero1;
+    SL_TRY(search(s, equal, arena, p, s->request->zero1 || (large && !whole), &best));
+    if (!s->request->zero1 && !large && !whole) {
         SL_TRY(search(s, equal, arena, p, true, &other));
         best = is_better(&other, &best) ? other : best;
     }

@@ -85,7 +85,7 @@ static sl_err try_changes(struct sl_arena *arena, const struct sl_sizing_request
         SL_TRY(add_change(arena, &r, "--recompute all", out));
     r = base;
     r.plan.zero1 = true;
-    if (d > 1 && !p->zero1)
+    if (d > 1 && !p->zero1 && !r.plan.no_zero1)
         SL_TRY(add_change(arena, &r, "--zero1", out));
     r = base;
     r.plan.micro_size = size / 2;

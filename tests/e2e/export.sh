@@ -89,7 +89,7 @@ sed 's/^\(stage .* micro [0-9]*\)/\1 shards 2 zero1/' "$dir/x.plan" >"$dir/tp.pl
 grep -qx -- '--tensor-model-parallel-size 2' "$dir/megatron" || fail "Megatron's tensor-parallel size"
 grep -qx -- '--use-distributed-optimizer' "$dir/megatron" || fail "Megatron's optimizer"
 if "$SLUICE" export "$dir/tp.plan" --to torchtitan -o "$dir/titan" 2>"$dir/why"; then fail "zero1"; fi
-grep -q 'plan without it' "$dir/why" || fail "zero1: $(cat "$dir/why")"
+grep -q 'plan with --no-zero1' "$dir/why" || fail "zero1: $(cat "$dir/why")"
 sed 's/ zero1 / /' "$dir/tp.plan" >"$dir/tp2.plan"
 "$SLUICE" export "$dir/tp2.plan" --to torchtitan -o "$dir/titan" || fail "torchtitan's shards"
 grep -qx -- '--parallelism.tensor_parallel_degree 2' "$dir/titan" || fail "torchtitan's tensor-parallel degree"
@@ -124,3 +124,31 @@ awk -v n="$stages" '/^workers/ {$2 *= 2} /^memory/ {print; $2 += n} /^batch/ {$2
 "$SLUICE" export "$dir/twice.plan" --to csv -o "$dir/twice.csv" 2>"$dir/why" || fail "csv of replicas: $(cat "$dir/why")"
 grep -q 'one of 2 equal pipelines' "$dir/why" || fail "csv of replicas: $(cat "$dir/why")"
 cmp "$dir/four.csv" "$dir/twice.csv" || fail "one of the equal pipelines is another"
+
+# What a target cannot state is refused by name: branches, no embedding, uneven stages, frozen weights.
+refused() { # PLAN TARGET MESSAGE OPTIONS...
+    local rc=0
+    "$SLUICE" export "$1" --to "$2" "${@:4}" >/dev/null 2>"$dir/why" || rc=$?
+    { [ $rc = 1 ] && grep -q -e "$3" "$dir/why"; } || fail "$1 to $2: exit $rc, not '$3': $(cat "$dir/why")"
+}
+cut() { # MODEL SIZES OPTIONS...
+    "$SLUICE" plan "$1" --set "$2" --machine 1x3:mem=1G,intra=5GB/s --batch 4 --micro 4 --schedule 1f1b --straight \
+        --quiet "${@:3}" -o "$dir/cut.plan" >/dev/null || fail "plan $1"
+}
+cut mmt branches=2,T=8,L=2,C=8,H=2,F=8,classes=4 --pp 2 --planner balanced --whole-layers
+refused "$dir/cut.plan" megatron "form one row, and modality.1 does not read from modality.0"
+cut mlp "" --pp 2 --planner balanced --whole-layers
+refused "$dir/cut.plan" megatron "begins with an embedding, and mlp has none"
+frozen=(--freeze 'model.embed_tokens.*,model.layers.*')
+cut llama "$sizes" --pp 2 --planner balanced --whole-layers "${frozen[@]}"
+for target in megatron torchtitan automodel; do
+    refused "$dir/cut.plan" $target "no options for frozen weights" "${frozen[@]}"
+done
+refused "$dir/cut.plan" csv "train every stage, and s0 is frozen"
+if "$SLUICE" train --plan "$dir/cut.plan" --steps 1 2>"$dir/why"; then fail "train without --freeze"; fi
+grep -q 'has frozen weights: give its --freeze' "$dir/why" || fail "$(cat "$dir/why")"
+# Four stages on three ranks.
+"$SLUICE" plan llama --set "$sizes" --machine 1x4:mem=1G,intra=5GB/s --batch 4 --micro 4 --schedule 1f1b --straight --pp 4 \
+    --planner balanced --whole-layers --quiet -o "$dir/four.plan" >/dev/null || fail "four stages"
+sed -e 's/^workers 4/workers 3/' -e '/^memory 3/d' -e '/^stage/s/on 3/on 0/' "$dir/four.plan" >"$dir/three.plan"
+refused "$dir/three.plan" torchtitan "as many stages on every rank, and here 4 stages are on 3 ranks"

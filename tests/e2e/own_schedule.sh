@@ -173,4 +173,33 @@ grep -q '"clip_scope": "global"' together/config.json || fail "the global step o
 refuse 1 "stages s0 and s1 share parameter wte.weight and worker 0" \
     train "${model[@]}" --schedule tied.sched --batch 1 --steps 2
 "$SLUICE" check "${model[@]}" --schedule tied.sched --batch 1 --steps 2 --clip-scope stage >out 2>err || fail "tied: $(cat err)"
+
+# Files with a mark of UTF-8 and names in capitals; a plan names its file, and every command reads it.
+printf '\xef\xbb\xbf0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n' >marked.CSV
+"$SLUICE" plan "${model[@]}" --machine 1x2:mem=4G,intra=10GB/s --batch 4 --schedule marked.CSV -o marked.plan >out 2>err ||
+    fail "plan marked.CSV: $(cat err)"
+for command in "verify marked.plan" "sim marked.plan" "sched marked.plan" "report marked.plan -o marked.html" \
+    "check --plan marked.plan --steps 1"; do
+    # shellcheck disable=SC2086
+    "$SLUICE" $command >out 2>err || fail "$command: $(cat err)"
+done
+# A file given without --schedule states its schedule; --against plays another one for its plan.
+refuse 2 "marked.CSV states its own schedule; leave out --iters" sim marked.CSV --iters 3
+refuse 2 "marked.CSV states its own schedule; leave out --micro" report marked.CSV --micro 3 -o x.html
+"$SLUICE" report marked.CSV --against gpipe -o against.html || fail "--against"
+grep -q '"title": "gpipe"\|gpipe' against.html || fail "--against compares the file with itself"
+# Passes have no versions; without times they take those of a CSV.
+sed 's/F a 0/F a 0 v 5/' pipedream.sched >versions.sched
+refuse 3 "'v' does not belong to F in a file of passes" verify versions.sched
+"$SLUICE" sim pipedream.sched >out 2>err || fail "sim pipedream.sched"
+! has_none=$(grep 'passes 0 ns' out) || fail "passes without time: $has_none"
+"$SLUICE" help check >out || fail "help check"
+has "sluice check"
+# Two traced runs on one page; what was measured is not built.
+for run in first second; do
+    "$SLUICE" train "${model[@]}" --stages 2 --batch 4 --micro 2 --steps 3 --trace --out $run --quiet 2>err || fail "$(cat err)"
+done
+"$SLUICE" report first second -o runs.html || fail "report of two runs"
+refuse 2 "first was measured; leave out --schedule" report first --schedule 1f1b -o x.html
+refuse 3 "two has no timeline to compare: train it with --trace" report two first -o x.html
 echo "count: $((5 + torch)) files have the bits of one worker"

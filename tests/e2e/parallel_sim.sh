@@ -113,3 +113,11 @@ refused 'one of --micro and --micro-batch' "${gpt[@]}" --micro 2 --micro-batch 3
 # Crossing pipelines need an even number of stages: one alone would have both replicas on one device.
 refused 'chimera needs an even number of stages, not 1' "${gpt[@]}" --schedule chimera --dp 4
 "$SLUICE" plan gpt-nano --machine 1x4:mem=1G,intra=5GB/s --batch 24 --schedule chimera --fits >/dev/null || fail "--fits of chimera"
+# --no-zero1: nothing divides the optimizer state.
+if "$SLUICE" sim gpt-nano --machine 1x2:mem=1G --zero1 --no-zero1 2>why; then fail "--zero1 --no-zero1"; fi
+grep -q "one of --zero1 and --no-zero1" why || fail "$(cat why)"
+fits=(gpt-nano --machine "1x2:mem=1G,intra=5GB/s" --batch 4 --dp 2 --fits)
+"$SLUICE" plan "${fits[@]}" >out || fail "--fits"
+grep -q -e --zero1 out || fail "no change to --zero1: $(cat out)"
+"$SLUICE" plan "${fits[@]}" --no-zero1 >out || fail "--fits --no-zero1"
+! grep -q -e --zero1 out || fail "--no-zero1 tries --zero1: $(cat out)"

@@ -54,3 +54,6 @@ refuse 3 "has no sluice_schedule" nothing
 echo "no library" >text.so
 refuse 3 "cannot load the module .*text.so: .*ELF\|file too short" text
 refuse 3 "there is no schedule module absent.so" absent
+# Passes beyond those that there are take no memory.
+make many 1 many 'for (int i = 0; i < 1000000; i++) t->put(t, 70, 0, 0); return 0;'
+refuse 1 "puts a pass with no place left" many
