@@ -13,6 +13,7 @@ static sl_err run_check(struct sl_comm *comm, const struct sl_args *args, struct
     struct sl_job_work work = {0};
     struct sl_check_config check = {0};
     struct sl_check_report report;
+    struct sl_graph *together = NULL;
     struct sl_text text = {0};
     sl_err err = SL_OK;
     job->steps = 20;
@@ -30,6 +31,9 @@ static sl_err run_check(struct sl_comm *comm, const struct sl_args *args, struct
     SL_TRY_OUT(sl_job_agree(&work));
     SL_TRY_OUT(sl_cli_comm_agree(comm, args));
     check.pipe = work.pipe;
+    if (work.job.tp > 1)
+        SL_TRY_OUT(sl_job_shard_together(&work, &together));
+    check.together = together;
     SL_TRY_OUT(sl_pipe_check(&check, &report));
     if (sl_args_has(args, "--json"))
         sl_pipe_check_json(&check, &report, &text);
@@ -40,6 +44,7 @@ static sl_err run_check(struct sl_comm *comm, const struct sl_args *args, struct
     err = sl_pipe_check_verdict(&check, &report);
 out:
     sl_text_free(&text);
+    sl_graph_close(together);
     sl_job_close(&work);
     return err;
 }

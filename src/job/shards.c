@@ -163,3 +163,10 @@ sl_err sl_job_shard(struct sl_job_work *work) {
     SL_TRY(rewrite(work, pipeline ? SL_SHARD_APART : SL_SHARD_TOGETHER, &nodes));
     return pipeline ? expand(work, (int)work->job.tp, nodes) : SL_OK;
 }
+
+sl_err sl_job_shard_together(struct sl_job_work *work, struct sl_graph **out) {
+    struct sl_shard_layouts layouts;
+    SL_TRY(sl_shard_choose(&work->arena, work->graph, (int)work->job.tp, &layouts));
+    SL_TRY(sl_shard_rewrite(work->graph, &layouts, SL_SHARD_TOGETHER, out, NULL));
+    return sl_graph_autodiff(*out);
+}

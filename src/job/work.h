@@ -77,6 +77,9 @@ struct sl_job_work {
 SL_MUST_CHECK sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
                                  struct sl_job_work *out);
 void sl_job_close(struct sl_job_work *work);
+/* Of a pipeline with shards: the graph of all of them for one worker, the reference of a check. Close it
+ * with sl_graph_close. */
+SL_MUST_CHECK sl_err sl_job_shard_together(struct sl_job_work *work, struct sl_graph **out);
 
 /* Compares program, model, data and plan of all ranks; every rank calls. SL_ERR_PEER or
  * SL_ERR_USAGE if they differ, or if there are more ranks than workers. One process: SL_OK. */

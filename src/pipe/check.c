@@ -45,6 +45,34 @@ static bool is_plain(const struct sl_plan *plan, const struct sl_sched *sched, b
     return true;
 }
 
+/* The reference of shards is one worker with the graph of all of them. */
+static sl_err set_graph(struct pair *p) {
+    const struct sl_pipe_config *c = &p->config->pipe;
+    if (c->plan->stages[0].parts < 2)
+        return SL_OK;
+    if (!p->config->together || !p->kind.ordered)
+        return sl_fail(SL_ERR_REFUSED,
+                       "the reference of tensor-parallel shards is one worker, which has no "
+                       "replicas, no stale weights and one order of gradients; compare runs with "
+                       "'sluice compare' instead");
+    p->train.graph = p->config->together;
+    p->train.eval_graph = NULL;
+    return SL_OK;
+}
+
+/* The parameter or state of the reference. Copies W.echo-1, ... of other shards are its W. */
+static int counterpart(const struct pair *p, const char *name, int number, bool state) {
+    const struct sl_graph *graph = p->config->together;
+    const char *echo = strstr(name, ".echo-");
+    size_t length = echo ? (size_t)(echo - name) : strlen(name);
+    for (int i = 0; graph && i < (state ? graph->states.count : graph->params.count); i++) {
+        const char *other = (state ? &graph->states.at[i] : &graph->params.at[i])->name;
+        if (strlen(other) == length && memcmp(other, name, length) == 0)
+            return i;
+    }
+    return number;
+}
+
 static const struct sl_worker *reference(const struct pair *p, int stage) {
     return p->one ? p->one->worker : sl_run_serial_worker(p->serial, stage);
 }
@@ -70,6 +98,7 @@ static sl_err open_pair(struct pair *p) {
     p->kind.ordered = is_plain(c->plan, p->pipe->sched, c->train->graph->states.count > 0);
     p->kind.stale = p->pipe->sched->rule != SL_RULE_SYNC;
     p->kind.other_order = !sl_sched_order_of(p->pipe->sched).gradients;
+    SL_TRY(set_graph(p));
     if (p->kind.ordered)
         SL_TRY(sl_run_train_open(&p->train, &p->one));
     else
@@ -137,13 +166,14 @@ static bool same_params(struct pair *p, int stage, int replica) {
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < part->param_count; i++) {
         const struct sl_program_param *a = &part->params[i];
-        const struct sl_program_param *b =
-            sl_run_worker_find(whole->params, whole->param_count, a->param);
+        const char *name = part->graph->params.at[a->param].name;
+        const struct sl_program_param *b = sl_run_worker_find(
+            whole->params, whole->param_count, counterpart(p, name, a->param, false));
         SL_ASSERT(b); /* the whole model has every tensor of a stage */
         struct tensor t = {
             .kind = SL_CHECK_WEIGHT,
             .stage = stage,
-            .name = part->graph->params.at[a->param].name,
+            .name = name,
             .pipe = floats(w->param[sl_pipe_newest(p->pipe, stage)], a->offset),
             .one = floats(one->param[p->one ? 0 : sl_run_serial_newest(p->serial)], b->offset),
             .pipe_device = w->device,
@@ -178,12 +208,13 @@ static bool same_states(struct pair *p, int stage, int replica) {
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < part->state_count; i++) {
         const struct sl_program_param *a = &part->states[i];
-        const struct sl_program_param *b =
-            sl_run_worker_find(whole->states, whole->state_count, a->param);
+        const char *name = part->graph->states.at[a->param].name;
+        const struct sl_program_param *b = sl_run_worker_find(whole->states, whole->state_count,
+                                                              counterpart(p, name, a->param, true));
         SL_ASSERT(b); /* the whole model has every tensor of a stage */
         struct tensor t = {SL_CHECK_STATE,
                            stage,
-                           part->graph->states.at[a->param].name,
+                           name,
                            floats(w->state, a->offset),
                            floats(one->state, b->offset),
                            w->device,
@@ -344,10 +375,6 @@ sl_err sl_pipe_check(const struct sl_check_config *config, struct sl_check_repor
     struct pair whole = {.config = config, .report = report}, single = whole;
     bool same = true;
     *report = (struct sl_check_report){.kind = SL_CHECK_SAME};
-    if (config->pipe.plan->stages[0].parts > 1)
-        return sl_fail(SL_ERR_REFUSED,
-                       "the reference of a check has no tensor parallelism; compare the run with "
-                       "one of `tp` on one worker, with 'sluice compare'");
     sl_err err = check_whole(&whole, &same);
     close_pair(&whole);
     if (err != SL_OK || same || report->stale)

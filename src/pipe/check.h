@@ -16,6 +16,9 @@
 struct sl_check_config {
     /* the check runs pipe.train->steps steps and sets its own stall_ns */
     struct sl_pipe_config pipe;
+    /* Of an expanded plan: the graph of all its shards for one worker, differentiated
+     * (sl_shard_rewrite, together). */
+    const struct sl_graph *together;
     /* For tests: called when a pipeline has been opened, so twice if single steps are compared.
      * NULL: no call. */
     void (*opened)(void *ctx, struct sl_pipe *pipe);

@@ -15,6 +15,7 @@ static bool adds(const struct sl_action *a) {
 
 struct walk {
     struct sl_sched view; /* the schedule with the fewest repetitions that show every order */
+    int32_t *newest;      /* [seat] the latest iteration with a gradient */
     int32_t **last[2]; /* [0: F, 1: gradients][seat][iteration] last micro-batch + 1; 0: none yet */
     struct sl_sched_order order;
 };
@@ -30,6 +31,11 @@ static void see(struct walk *w, int worker, const struct sl_action *a) {
         return;
     int32_t *last = &w->last[gradient][seat][a->micro / w->view.micros[a->stage]];
     bool late = a->micro + 1 < *last;
+    int32_t iteration = a->micro / w->view.micros[a->stage];
+    if (gradient && iteration < w->newest[seat])
+        w->order.iterations = false;
+    if (gradient && iteration > w->newest[seat])
+        w->newest[seat] = iteration;
     if (late && gradient && w->order.gradients) {
         w->order.stage = a->stage;
         w->order.micro = a->micro;
@@ -55,7 +61,8 @@ struct sl_sched_order sl_sched_order_of(const struct sl_sched *sched) {
     const struct sl_plan *plan = sched->plan;
     struct sl_arena arena = {0};
     struct walk w = {.view = sl_sched_shorten(sched, SL_PLAYED_REPS),
-                     .order = {.gradients = true, .forwards = true}};
+                     .order = {.gradients = true, .forwards = true, .iterations = true}};
+    w.newest = SL_NEW(&arena, int32_t, plan->seat_count);
     for (int g = 0; g < 2; g++) {
         w.last[g] = SL_NEW(&arena, int32_t *, plan->seat_count);
         for (int i = 0; i < plan->seat_count; i++)
@@ -162,7 +169,8 @@ struct sl_sched *sl_sched_order_restore(struct sl_arena *arena, const struct sl_
     struct sl_arena scratch = {0};
     struct sl_sched *out = NULL;
     bool done = true;
-    if (passes->rule == SL_RULE_FORWARD || sl_sched_order_of(passes).gradients)
+    struct sl_sched_order order = sl_sched_order_of(passes);
+    if (passes->rule == SL_RULE_FORWARD || (order.gradients && order.iterations))
         return NULL;
     out = SL_NEW(arena, struct sl_sched, 1);
     *out = *passes;

@@ -15,6 +15,8 @@ struct sl_sched_order {
     bool gradients; /* every seat adds gradients in ascending order */
     /* every seat runs forwards in ascending order; running statistics depend on it */
     bool forwards;
+    /* every seat adds all gradients of an iteration before those of the next one, as its step needs */
+    bool iterations;
     /* the first gradient out of order: its stage, its micro-batch, and the one that came before
      * it */
     int stage;
@@ -27,7 +29,7 @@ struct sl_sched_order sl_sched_order_of(const struct sl_sched *sched);
 SL_MUST_CHECK sl_err sl_sched_order_require(const struct sl_sched *sched);
 
 /* Returns the passes with gradients in ascending order: an early gradient waits for those before
- * it, so its B becomes I and W. Returns NULL if they are already in order, or if one would wait
+ * it, so its B becomes I and W. Returns NULL if they and their iterations are already in order, or if one would wait
  * beyond its segment. The result shares everything else with `passes`. */
 struct sl_sched *sl_sched_order_restore(struct sl_arena *arena, const struct sl_sched *passes);
 

@@ -373,12 +373,13 @@ sl_err sl_schedules_given_row(struct sl_arena *arena, const struct sl_sched *fil
     }
     SL_TRY(drop_idle_workers(arena, passes));
     make_period(arena, passes);
+    const struct sl_sched_order order = sl_sched_order_of(passes);
     *row = (struct sl_schedule){.name = file->name,
                                 .brief = "a schedule from a file",
                                 .domain = "the stages and micro-batches of the file",
                                 .rule = file->rule,
                                 .splits_backward =
-                                    has_split(passes) || !sl_sched_order_of(passes).gradients,
+                                    has_split(passes) || !order.gradients || !order.iterations,
                                 .memory = SL_MEMORY_ALL,
                                 .check = check,
                                 .segments = segments,

@@ -98,7 +98,9 @@ micro=$(sed -n 's/^stage s0 width 2 micro \([0-9]*\) .*/\1/p' small.plan)
 "$SLUICE" train "${small[@]}" --tp 2 --stages 1 --replicas 2 --batch 16 --micro $((16 / micro)) --steps 2 --out whole --quiet
 same whole small
 if "$SLUICE" check "${small[@]}" --plan small.plan --steps 1 2>why >/dev/null; then fail "check of shards"; fi
-grep -q 'no tensor parallelism' why || fail "check of shards: $(cat why)"
+grep -q 'the reference of tensor-parallel shards is one worker' why || fail "check of shards: $(cat why)"
+"$SLUICE" plan "${small[@]}" --machine small.machine --batch 16 --schedule interleaved --no-zero1 -o undivided.plan --quiet >/dev/null
+! grep -q zero1 undivided.plan || fail "--no-zero1 divides the state"
 # one stage of it recomputes, which Megatron does not have; --uniform plans what it has
 if "$SLUICE" export small.plan --to megatron 2>why >/dev/null; then fail "Megatron recomputes on one stage"; fi
 grep -q 'plan with --uniform' why || fail "recomputation on one stage: $(cat why)"
@@ -106,3 +108,12 @@ grep -q 'plan with --uniform' why || fail "recomputation on one stage: $(cat why
 "$SLUICE" export even.plan --to megatron >out || fail "an even plan"
 grep -qx -- '--tensor-model-parallel-size 2' out || fail "an even plan: $(cat out)"
 "$SLUICE" train "${small[@]}" --plan even.plan --steps 1 --quiet
+# check of a plan with shards: the reference is one worker with the same shards
+for model in "llama --set V=32,T=8,L=4,C=8,H=2,K=2,F=8" "gpt-nano --set L=2,T=16,P=16,C=48,H=4"; do
+    # shellcheck disable=SC2086
+    "$SLUICE" plan $model --machine 1x4:mem=1G,intra=5GB/s --batch 8 --micro 4 --tp 2 --pp 2 --dp 1 --planner balanced \
+        -o shards.plan --quiet >/dev/null || fail "plan of $model"
+    grep -q ' shards 2 ' shards.plan || fail "no shards"
+    "$SLUICE" check --plan shards.plan --steps 3 >out || fail "check of shards: $(cat out)"
+    grep -q 'are those of one worker, bit for bit' out || fail "check of shards: $(cat out)"
+done

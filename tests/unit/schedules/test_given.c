@@ -184,10 +184,35 @@ static void test_transients(void **state) {
     }
 }
 
+/* Gradients of two iterations in turn: the later ones wait, as each iteration has its own step. */
+static void test_mixed_iterations(void **state) {
+    static const char text[] =
+        "sluice-sched 1\nworkers 1\nstage a width 1 micro 1 on 0\nprogram \"x\" rule stash passes\n"
+        "samples 2 last 2 iters 3 reps 0\nworker 0\nprologue\nF a 0\nF a 1\nF a 2\nF a 3\nF a 4\n"
+        "B a 2\nB a 0\nB a 3\nB a 4\nB a 1\nF a 5\nB a 5\n";
+    struct sl_arena arena = {0};
+    struct sl_sched *read;
+    const struct sl_schedule *row;
+    const struct sl_sched *out;
+    (void)state;
+    assert_int_equal(sl_sched_read(&arena, "x.sched", text, strlen(text), &read), SL_OK);
+    assert_int_equal(sl_schedules_given_row(&arena, read, &row), SL_OK);
+    for (int iters = 1; iters <= 3; iters++)
+        for (int global = 0; global < 2; global++) {
+            struct sl_schedule_opts opts = {
+                .row = row, .batch = 2, .iters = iters, .global_step = global};
+            if (sl_schedules_build(&arena, read->plan, &opts, &out) != SL_OK)
+                fail_msg("%d iterations: %s", iters, sl_err_message());
+            assert_null(symbolic_judge(out));
+        }
+    sl_arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_transients),
+        cmocka_unit_test(test_mixed_iterations),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
