@@ -36,6 +36,26 @@ for case in "1f1b 8 all" "1f1b 2 none" "interleaved 8 none" "gpipe 8 none" "zb-v
     fi
     [ "$schedule" != gpipe ] || grep -q 'cannot request gpipe: it will run 1f1b' "$x/note" || fail "no note: $(cat "$x/note")"
 done
+# Megatron's terms for 70 and 405 billion parameters: one number of replicas, shards and one kind of recomputation.
+cat >"$dir/h100.machine" <<'EOF'
+sluice-machine 1
+machine h100-x256 "256 hosts with eight H100"
+kind h100 memory 85899345920 stream 3350e9 fp32 67e12 fp16 989e12 bf16 989e12 efficiency 0.55 overhead 4000
+link nvswitch bandwidth 450e9 latency 5000 sharing port
+link infiniband bandwidth 400e9 latency 12000 sharing port
+host dgx count 256 inside nvswitch devices h100 8
+level cluster hosts 256 over infiniband
+EOF
+for case in "64 256 L=80,C=8192,H=64,K=8,F=28672" "2048 2048 L=126,C=16384,H=128,K=8,F=53248"; do
+    read -r devices batch sizes <<<"$case"
+    x=$dir/$((number += 1))
+    mkdir "$x"
+    "$SLUICE" plan llama --set "V=128256,T=8192,$sizes" --machine "$dir/h100.machine" --devices "$devices" --dtype bf16 --batch "$batch" \
+        --schedule interleaved --uniform --whole-layers --time-limit 10 -o "$x/x.plan" >/dev/null || fail "plan of $devices devices"
+    "$SLUICE" export "$x/x.plan" --to megatron -o "$x/megatron.options" || fail "megatron, $devices devices"
+    grep -q -- '--tensor-model-parallel-size' "$x/megatron.options" || fail "$devices devices: $(cat "$x/megatron.options")"
+    megatron+=("$x")
+done
 ran=0
 for target in torchtitan automodel megatron; do
     declare -n folders=$target
