@@ -10,7 +10,7 @@ extern "C" {
 
 enum sl_err_code {
     SL_OK = 0,
-    SL_ERR_REFUSED = 1, /* a check failed: does not verify, does not fit, refused combination */
+    SL_ERR_REFUSED = 1, /* a check failed: a wrong schedule, a plan that does not fit, ... */
     SL_ERR_USAGE = 2,   /* a wrong command line, argument or order of calls */
     SL_ERR_INPUT = 3,   /* a wrong file or model */
     SL_ERR_SYSTEM = 4,  /* memory, disk, device */
@@ -28,8 +28,8 @@ SL_API const char *sl_err_message(void);
 /* Code of the last error of this thread; SL_OK if there was none. */
 SL_API sl_err sl_err_code(void);
 
-/* Places in the source that the last error of this thread passed, "file:line function": index 0
- * found it, higher ones are its callers. NULL past the end. Valid until the next call. */
+/* Places in the source that the last error of this thread passed, "file:line function". Index 0
+ * found the error, index 1 called it and so on; NULL past the end. Valid until the next call. */
 SL_API const char *sl_err_trail(int index);
 
 /* Name of a code, for example "input error". */

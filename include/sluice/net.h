@@ -65,12 +65,12 @@ SL_API sl_err sl_net_check(struct sl_net *net);
 SL_API sl_err sl_net_autodiff(struct sl_net *net);
 
 enum sl_net_stat {
-    SL_NET_PARAMETERS,       /* elements; a shared parameter counts once */
-    SL_NET_STATES,           /* elements */
-    SL_NET_FORWARD_FLOPS,    /* per sample */
-    SL_NET_BACKWARD_FLOPS,   /* per sample; 0 before autodiff */
-    SL_NET_ACTIVATION_BYTES, /* per sample, stored for the backward pass; 0 before autodiff */
-    SL_NET_NODES,            /* of the forward pass */
+    SL_NET_PARAMETERS,       /* elements of all parameters; a shared one counts once */
+    SL_NET_STATES,           /* elements of all states */
+    SL_NET_FORWARD_FLOPS,    /* operations per sample */
+    SL_NET_BACKWARD_FLOPS,   /* operations per sample; 0 before autodiff */
+    SL_NET_ACTIVATION_BYTES, /* bytes per sample that the backward pass needs; 0 before autodiff */
+    SL_NET_NODES,            /* nodes of the forward pass */
     SL_NET_BACKWARD_NODES,
 };
 /* Returns a size or cost of the net; NAN on an error. */

@@ -22,21 +22,21 @@ struct sl_pipeline;
 struct sl_plan_request {
     size_t size;                /* sizeof(struct sl_plan_request) */
     const char *machine;        /* a name, a .machine file or "2x4:mem=16G,..."; default "here" */
-    const char *planner;        /* 'sluice list planners' */
-    const char *schedule;       /* default: the fastest synchronous one */
+    const char *planner;        /* a name that 'sluice list planners' shows */
+    const char *schedule;       /* default: the fastest synchronous schedule */
     const char *optimizer;      /* default "adamw" */
     const char *dtype;          /* "fp32" (default), "fp16", "bf16" */
     int64_t batch;              /* samples per optimizer step; default 64 */
     int64_t micros;             /* micro-batches per step; default: the planner chooses */
-    int64_t memory_bytes;       /* per device; default: the machine's */
+    int64_t memory_bytes;       /* memory per device; default: what the machine states */
     double seconds;             /* time limit of the search; default: none */
-    const char *cost;           /* X.cost of 'sluice profile'; default: a roofline estimate */
+    const char *cost;           /* X.cost file of 'sluice profile'; default: a roofline estimate */
     const char *recompute;      /* "auto" (default), "none", "all" */
-    const char *staleness_cost; /* "2bw=1.2,stash=1.05": try these; factors on the tokens */
-    int64_t devices;            /* the first so many of the machine; default: all */
-    int threads;                /* of the search; default: all cores */
-    int straight;               /* not 0: no replicas */
-    int whole_layers;           /* not 0: cut between repeated blocks only */
+    const char *staleness_cost; /* "2bw=1.2": also tries 2bw, which needs 1.2 times the tokens */
+    int64_t devices;            /* uses only so many devices of the machine; default: all */
+    int threads;                /* threads of the search; default: all cores */
+    int straight;               /* not 0: no stage has replicas */
+    int whole_layers;           /* not 0: cuts only between repeated blocks */
 };
 
 /* Plans a net for a machine; call it after sl_net_autodiff. SL_ERR_REFUSED: no plan fits the
@@ -49,7 +49,7 @@ SL_API sl_err sl_pipeline_chain(int stages, struct sl_pipeline **out);
 SL_API sl_err sl_pipeline_dag(const char *edges, struct sl_pipeline **out);
 /* Reads a .plan file, a .sched file, or a .csv file of PyTorch's pipelining. */
 SL_API sl_err sl_pipeline_read(const char *file, struct sl_pipeline **out);
-/* Reads the same from memory. The ending of `name` selects the format; messages contain `name`. */
+/* Reads such a file from memory. The ending of `name` selects the format; messages contain it. */
 SL_API sl_err sl_pipeline_read_text(const char *name, const char *text, size_t length,
                                     struct sl_pipeline **out);
 SL_API void sl_pipeline_close(struct sl_pipeline *pipeline); /* NULL is allowed */
@@ -58,15 +58,15 @@ SL_API void sl_pipeline_close(struct sl_pipeline *pipeline); /* NULL is allowed 
  * before schedule or verify. A planned net has durations already. */
 SL_API sl_err sl_pipeline_costs(struct sl_pipeline *pipeline, const char *costs);
 
-/* Generates a schedule ('sluice list schedules') and verifies it. schedule NULL: the plan's; micros
- * 0: the plan's. SL_ERR_REFUSED: the schedule does not support this plan; the message says why. */
+/* Generates a schedule ('sluice list schedules') and verifies it. schedule NULL and micros
+ * 0 take the plan's. SL_ERR_REFUSED: this plan cannot have this schedule; the message says why. */
 SL_API sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule,
                                    int64_t micros, int64_t iterations);
 /* Verifies the schedule that was read. If it has passes only, the messages are added first.
  * SL_ERR_REFUSED: it is wrong; the message is the shortest counterexample. */
 SL_API sl_err sl_pipeline_verify(struct sl_pipeline *pipeline);
 
-/* Simulates the schedule. links: "latency=5us,bandwidth=10Gb/s"; NULL: messages take no time. */
+/* Simulates the schedule. links, as "latency=5us,bandwidth=10Gb/s"; NULL: messages take no time. */
 SL_API sl_err sl_pipeline_simulate(struct sl_pipeline *pipeline, const char *links);
 
 enum sl_pipeline_stat {

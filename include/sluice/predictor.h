@@ -15,9 +15,9 @@ extern "C" {
 
 struct sl_predictor;
 
-/* Reads the newest checkpoint of a run directory. `settings`: pairs of key and value that replace
- * those of the run ("data", "validation", "device", "threads", "dtype", ...), ends with NULL; or
- * NULL. `samples`: NULL, or data for evaluate, which must live until close. */
+/* Reads the newest checkpoint of a run directory. `settings` (may be NULL) has keys and values in
+ * turn, then NULL; they replace those of the run ("data", "device", "threads", "dtype", ...).
+ * `samples` (may be NULL) is data for evaluate and must live until close. */
 SL_API sl_err sl_predictor_open(const char *run, const char *const *settings,
                                 const struct sl_samples *samples, struct sl_predictor **out);
 /* Copies the current weights of an open trainer, which must stay open as long as the predictor. All
@@ -25,18 +25,18 @@ SL_API sl_err sl_predictor_open(const char *run, const char *const *settings,
 SL_API sl_err sl_trainer_predictor(struct sl_trainer *trainer, struct sl_predictor **out);
 SL_API void sl_predictor_close(struct sl_predictor *predictor); /* NULL is allowed */
 
-/* Loss and accuracy over `samples` samples of the validation split, as 'sluice eval'; 0: 1024. */
+/* Computes loss and accuracy over `samples` validation samples, as 'sluice eval'; 0 means 1024. */
 SL_API sl_err sl_predictor_evaluate(struct sl_predictor *predictor, int64_t samples,
                                     struct sl_evaluation *out);
 
-/* Outputs of the model: index 0 .. until SL_ERR_USAGE. dim[0] is 1: the shape of one sample. */
+/* Describes output `index`, with the shape of one sample (dim[0] is 1). SL_ERR_USAGE: none left. */
 SL_API sl_err sl_predictor_output(struct sl_predictor *predictor, int index, struct sl_tensor *out);
-/* Computes an output for the samples of `inputs` (all inputs that it needs, the same number of samples
- * each): values of sample 0, then sample 1 and so on. count: of the array `values`. */
+/* Computes an output for the samples of `inputs` (all that it needs, with equally many
+ * samples). Writes the values of sample 0, then 1 and so on; `count` is the length of `values`. */
 SL_API sl_err sl_predictor_run(struct sl_predictor *predictor, const struct sl_sample_array *inputs,
                                int input_count, const char *output, float *values, int64_t count);
 
-/* Set `size`; a field that is zero takes the default of 'sluice sample'. */
+/* How to write text. Set `size`; a field that is zero has the default of 'sluice sample'. */
 struct sl_writing {
     size_t size;
     int64_t tokens;     /* default 200 */

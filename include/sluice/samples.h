@@ -45,8 +45,8 @@ struct sl_samples {
     int array_count;
     int in_order; /* not 0: training reads them in ascending order in every epoch */
     sl_samples_fill fill;
-    void *ctx;            /* of fill */
-    uint64_t fingerprint; /* a resumed run must have the same; 0: hash of the arrays, or of count */
+    void *ctx;            /* passed to fill */
+    uint64_t fingerprint; /* the same in a resumed run; 0: hash of the arrays, or of count */
 };
 
 #ifdef __cplusplus

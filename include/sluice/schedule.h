@@ -3,8 +3,8 @@
  *     const struct sl_schedule_module sluice_schedule = {SL_SCHEDULE_MODULE, sizeof sluice_schedule,
  *                                                        "mine", "what it is", generate};
  *
- * The generator puts the passes of one iteration. Every worker runs its passes in the order in which
- * they were put. Sluice adds the messages and steps, and verifies the result before it runs. The
+ * The generator calls `put` for each pass of one iteration. A worker runs its passes in the order
+ * of these calls. Sluice adds the messages and steps, and verifies the result before it runs. The
  * module needs this header only, not the library.
  */
 #ifndef SLUICE_SCHEDULE_H
@@ -30,7 +30,7 @@ struct sl_schedule_module {
     int version; /* SL_SCHEDULE_MODULE */
     int size;    /* sizeof(struct sl_schedule_module) */
     const char *name, *brief;
-    /* NULL, or a text that says why this task is not possible. */
+    /* Puts all passes. Returns NULL, or a text that says why this task is impossible. */
     const char *(*generate)(const struct sl_schedule_task *task);
 };
 

@@ -28,8 +28,8 @@ struct sl_train_request {
     int allow_change; /* not 0: a resumed run takes new settings even if they change its results */
 };
 
-/* One step, as the library reports it. Later versions add fields at the end; `size` tells which
- * fields exist. */
+/* A finished step, as the library reports it. Later versions add fields at the end; `size` tells
+ * which fields exist. */
 struct sl_train_step {
     size_t size;
     int64_t step, samples, dur_ns;

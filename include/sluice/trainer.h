@@ -49,10 +49,10 @@ SL_API sl_err sl_trainer_use_mpi(struct sl_trainer *trainer, const void *communi
 SL_API sl_err sl_trainer_keep_gradients(struct sl_trainer *trainer);
 
 enum sl_event_kind {
-    SL_EVENT_START,      /* opened; step: finished before */
-    SL_EVENT_STEP,       /* loss, norm, lr, skipped, samples, dur_ns */
-    SL_EVENT_EVALUATION, /* loss, accuracy, samples, dur_ns */
-    SL_EVENT_CHECKPOINT, /* step is durable; dur_ns: until then */
+    SL_EVENT_START,      /* the run was opened; `step` steps were finished before */
+    SL_EVENT_STEP,       /* a step ended; sets loss, norm, lr, skipped, samples, dur_ns */
+    SL_EVENT_EVALUATION, /* an evaluation ended; sets loss, accuracy, samples, dur_ns */
+    SL_EVENT_CHECKPOINT, /* the checkpoint of `step` is durable; dur_ns is the time it took */
 };
 
 /* An event of a run. `size` tells which fields exist: later versions add fields at the end. */
@@ -107,7 +107,7 @@ struct sl_evaluation {
     int64_t step, samples, dur_ns;
     double loss, accuracy; /* accuracy is NAN if the model has no output `logits` */
 };
-/* Loss over "eval_samples" samples of the validation split. It changes no bit of the run. */
+/* Computes the loss of "eval_samples" validation samples. It does not change the run. */
 SL_API sl_err sl_trainer_evaluate(struct sl_trainer *trainer, struct sl_evaluation *out);
 
 /* ---- tensors, after open ---- */
@@ -119,7 +119,7 @@ enum sl_tensor_kind {
     SL_TENSOR_GRADIENT,  /* gradient of the last step, named "WEIGHT:gradient"; read only */
 };
 enum { SL_TENSOR_RANK = 8 };
-/* Set `size`; later versions add fields at the end. The name is valid until close. */
+/* A tensor. Set `size`; later versions add fields at the end. The name is valid until close. */
 struct sl_tensor {
     size_t size;
     const char *name;

@@ -20,7 +20,7 @@ struct sl_addresses {
     int count; /* at least 1 */
 };
 
-/* Every address of the host, IPv4 and IPv6, for TCP. `where` names the text in errors: SL_ERR_USAGE
+/* Finds every address of the host for TCP. `where` names the text in errors. Returns SL_ERR_USAGE
  * if it is not HOST:PORT with a port from 1 to 65535, SL_ERR_SYSTEM if the host is unknown. */
 SL_MUST_CHECK sl_err sl_address_find(const char *text, const char *where, struct sl_addresses *out);
 /* Finds all addresses of this host, each with the port of `text`. */

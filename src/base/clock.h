@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 int64_t sl_clock_ns(void);
-bool sl_clock_past(int64_t until_ns); /* is it later than until_ns? 0: no deadline, false */
+bool sl_clock_past(int64_t until_ns); /* true: until_ns, if not 0, has passed */
 
 /* Processor time of this thread. Time in which other threads had the core does not count. */
 int64_t sl_clock_cpu_ns(void);

@@ -38,7 +38,7 @@ sl_err sl_err_context(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Copy a message from another thread into this one. */
 void sl_err_set_message(const char *text);
 
-/* Propagate: return the error, or jump to `out:` with it in the local variable `err`. */
+/* On an error, SL_TRY returns it; SL_TRY_OUT puts it into the variable `err` and goes to `out`. */
 #define SL_TRY(expr)                                                                               \
     do {                                                                                           \
         sl_err try_err_ = (expr);                                                                  \

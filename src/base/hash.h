@@ -12,7 +12,7 @@ uint64_t sl_hasher_value(const struct sl_hasher *hasher); /* hash of the bytes a
 void sl_hasher_reset(struct sl_hasher *hasher);
 void sl_hasher_close(struct sl_hasher *hasher); /* NULL is allowed */
 
-/* The hash as text: sixteen lower-case hexadecimal digits. Parsing accepts nothing else. */
+/* A hash as text is sixteen lower-case hexadecimal digits. sl_hash_parse accepts nothing else. */
 enum { SL_HASH_TEXT = 17 };
 const char *sl_hash_text(uint64_t hash, char out[SL_HASH_TEXT]);
 bool sl_hash_parse(struct sl_str text, uint64_t *out);

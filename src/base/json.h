@@ -1,8 +1,8 @@
 /* JSON: a writer into sl_text, and a pull reader.
  *
  * The reader returns one event per call and the caller builds its own object: a hostile file cannot
- * force allocations. Only a first pass, which refuses objects that repeat a key, holds the keys of
- * the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
+ * force allocations. A first pass refuses objects that repeat a key; it alone stores keys, those
+ * of the objects that are open. Depth is limited to SL_JSON_DEPTH and numbers are finite
  * doubles. Only white space may follow the top-level value. Strings are raw (escapes not resolved);
  * sl_json_unescape resolves them.
  */
@@ -13,7 +13,7 @@
 
 enum { SL_JSON_DEPTH = 64 };
 
-/* Writer: inserts commas, quotes and escapes. indent 0: everything on one line. */
+/* The writer, which inserts commas, quotes and escapes. With indent 0 it writes one line. */
 struct sl_json_out {
     struct sl_text *text;
     int depth, indent;
@@ -26,7 +26,7 @@ void sl_json_close(struct sl_json_out *json, char bracket);
 void sl_json_key(struct sl_json_out *json, const char *key);
 void sl_json_string(struct sl_json_out *json, const char *value);
 void sl_json_int(struct sl_json_out *json, int64_t value);
-void sl_json_double(struct sl_json_out *json, double value); /* writes null unless finite */
+void sl_json_double(struct sl_json_out *json, double value); /* writes null if it is infinite */
 void sl_json_bool(struct sl_json_out *json, bool value);
 void sl_json_null(struct sl_json_out *json);
 

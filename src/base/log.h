@@ -17,7 +17,7 @@ void sl_log_note(const char *fmt, ...) SL_PRINTF(1, 2);
 void sl_log_warn(const char *fmt, ...) SL_PRINTF(1, 2);
 void sl_log_debug(const char *fmt, ...) SL_PRINTF(1, 2);
 
-/* A status line, redrawn in place on a terminal. Elsewhere it is printed only if `keep`. */
+/* Shows a status line, redrawn in place on a terminal; elsewhere it is printed only if `keep`. */
 void sl_log_status(bool keep, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Erases the status line; call it before data is printed. */
 void sl_log_status_end(void);

@@ -35,7 +35,7 @@ const char *sl_args_text(const struct sl_args *args, const char *name, const cha
 /* Returns the n-th value of an option that may repeat, or NULL. */
 const char *sl_args_nth(const struct sl_args *args, const char *name, int n);
 
-/* Typed values with a range; `*out` keeps its value (the default) when the option is absent. */
+/* Reads a number in a range; *out keeps its value, the default, if the option is absent. */
 SL_MUST_CHECK sl_err sl_args_int(const struct sl_args *args, const char *name, int64_t low,
                                  int64_t high, int64_t *out);
 SL_MUST_CHECK sl_err sl_args_double(const struct sl_args *args, const char *name, double low,

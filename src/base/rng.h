@@ -15,7 +15,7 @@ struct sl_rng_block {
 /* Draws 128 random bits. */
 struct sl_rng_block sl_rng_draw(uint64_t seed, uint64_t stream, uint64_t index);
 
-/* Number `index` of a stream: 32 bits, uniform in [0, 1), standard normal. */
+/* Draw number `index` of a stream: 32 bits, uniform in [0, 1), or standard normal. */
 uint32_t sl_rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
 double sl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 double sl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index);

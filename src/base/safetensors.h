@@ -41,7 +41,7 @@ bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
 
 enum { SL_ST_RANK = 8, SL_ST_HEADER_MAX = 100000000 };
 
-/* Largest size of a file and of a tensor: JSON numbers are exact up to 2^53. */
+/* Largest file and tensor in bytes. Sizes are JSON numbers, which are exact up to 2^53. */
 #define SL_ST_BYTES_MAX ((int64_t)1 << 53)
 
 struct sl_st_tensor {
@@ -53,7 +53,7 @@ struct sl_st_tensor {
     int64_t size_bytes; /* product of dim, times the bytes of one element */
 };
 
-/* dtype bytes x shape, or -1 if a size is negative or the product exceeds SL_ST_BYTES_MAX. */
+/* Bytes of such a tensor, or -1 if a size is negative or the bytes exceed SL_ST_BYTES_MAX. */
 int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim);
 /* Writes dtype and shape, for example "F32 [3,5]". */
 enum { SL_ST_TEXT = 200 };
@@ -84,7 +84,7 @@ SL_MUST_CHECK sl_err sl_st_parse(const char *path, const void *bytes, size_t len
                                  int64_t file_bytes, struct sl_st *out);
 void sl_st_close(struct sl_st *st); /* {0} is allowed */
 
-/* The i-th tensor in name order; the index of a name or -1; the value of a note or NULL. */
+/* Return the i-th tensor in name order, the index of a name or -1, the value of a note or NULL. */
 void sl_st_get(const struct sl_st *st, int64_t index, struct sl_st_tensor *out);
 int64_t sl_st_find(const struct sl_st *st, const char *name);
 const char *sl_st_note(const struct sl_st *st, const char *key);
@@ -93,9 +93,9 @@ const char *sl_st_note(const struct sl_st *st, const char *key);
 SL_MUST_CHECK sl_err sl_st_read(const struct sl_st *st, const struct sl_st_tensor *tensor,
                                 int64_t from, int64_t size_bytes, void *out);
 
-/* Writer: add every tensor, start, then put the bytes in the order of sl_st_writer_next. The order
- * is by element size, largest first, so that tensors are aligned without gaps; tensors of equal
- * element size stay in the order of sl_st_writer_add. Only the header is kept in memory. */
+/* Writer: add every tensor, start, then put the bytes in the order of sl_st_writer_next. They are
+ * sorted by element size, largest first, so that tensors are aligned without gaps; those of equal
+ * size keep the order of sl_st_writer_add. Only the header is kept in memory. */
 struct sl_st_sink {
     void *ctx;
     sl_err (*write)(void *ctx, const void *bytes, size_t length);
@@ -111,26 +111,26 @@ struct sl_st_writer {
     SL_VEC(struct sl_st_entry) entries;
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
-    int64_t header_bytes; /* includes the eight bytes of its length; 0: not started */
-    int64_t at;           /* entry whose bytes come next */
+    int64_t header_bytes; /* with the eight bytes that state it; 0: not started */
+    int64_t at;           /* index of the entry whose bytes come next */
     int64_t missing;      /* bytes of that entry still to be written */
 };
 
 void sl_st_writer_open(struct sl_st_writer *writer, struct sl_st_sink sink);
 void sl_st_writer_note(struct sl_st_writer *writer, const char *key, const char *value);
-/* offset and size_bytes of `tensor` are ignored. Refuses bad names, shapes and ranks. */
+/* Adds a tensor; ignores its offset and size_bytes. Refuses bad names, shapes and ranks. */
 SL_MUST_CHECK sl_err sl_st_writer_add(struct sl_st_writer *writer,
                                       const struct sl_st_tensor *tensor);
-/* Write the header. `header` (may be NULL) receives its bytes, length included, for checksums. */
+/* Writes the header. `header` (may be NULL) gets its bytes with those of its length. */
 SL_MUST_CHECK sl_err sl_st_writer_start(struct sl_st_writer *writer, struct sl_text *header);
 /* Returns the entry whose bytes come next; NULL when all are written. */
 const struct sl_st_entry *sl_st_writer_next(const struct sl_st_writer *writer);
-/* Write bytes of that entry, in any number of calls. One call may not span two entries. */
+/* Writes bytes of that entry, in any number of calls. A call may not span two entries. */
 SL_MUST_CHECK sl_err sl_st_writer_put(struct sl_st_writer *writer, const void *bytes,
                                       int64_t size_bytes);
 void sl_st_writer_close(struct sl_st_writer *writer);
 
-/* Is this a name that all readers accept: 1 to 1000 bytes of UTF-8, no control characters? */
+/* True if all readers accept the name: 1 to 1000 bytes of UTF-8, no control characters. */
 bool sl_st_name_ok(const char *name);
 
 #endif

@@ -19,7 +19,7 @@ struct sl_sha256 {
 
 void sl_sha256_open(struct sl_sha256 *hash);
 void sl_sha256_add(struct sl_sha256 *hash, const void *bytes, size_t length);
-void sl_sha256_value(struct sl_sha256 *hash, unsigned char out[SL_SHA256_BYTES]); /* once */
+void sl_sha256_value(struct sl_sha256 *hash, unsigned char out[SL_SHA256_BYTES]); /* ends it */
 
 /* A message authentication code over parts that are added in turn. */
 struct sl_hmac {
@@ -29,7 +29,7 @@ struct sl_hmac {
 
 void sl_hmac_open(struct sl_hmac *hmac, const void *key, size_t length);
 void sl_hmac_add(struct sl_hmac *hmac, const void *bytes, size_t length);
-void sl_hmac_value(struct sl_hmac *hmac, unsigned char out[SL_SHA256_BYTES]); /* once */
+void sl_hmac_value(struct sl_hmac *hmac, unsigned char out[SL_SHA256_BYTES]); /* ends it */
 
 /* Compares bytes in a time that does not depend on them. */
 bool sl_bytes_equal(const void *a, const void *b, size_t length);

@@ -1,7 +1,7 @@
 /* Child processes: start a program, or run one and capture its output.
  *
- * A child reads from /dev/null, or a given file, and leads a process group of its own, so that Ctrl-C reaches only
- * the parent.
+ * A child reads from /dev/null or from a given file. It leads its own process group, so that Ctrl-C
+ * reaches only the parent.
  */
 #ifndef SL_BASE_SPAWN_H
 #define SL_BASE_SPAWN_H
@@ -27,7 +27,7 @@ SL_MUST_CHECK sl_err sl_spawn(const struct sl_spawn *spawn, pid_t *out);
 enum { SL_CAPTURE_ABSENT = 127, SL_CAPTURE_TIMEOUT = 124 };
 
 /* Runs argv (searched on the PATH) and appends up to 64 KiB of its standard output and error to
- * `out`. Returns the exit status; 128 + signal; SL_CAPTURE_ABSENT if it cannot be started;
+ * `out`. Returns the exit status, 128 + signal, SL_CAPTURE_ABSENT if it cannot be started, or
  * SL_CAPTURE_TIMEOUT if it ran longer than timeout_s and was killed with its process group. */
 int sl_capture(const char *const *argv, int timeout_s, struct sl_text *out);
 

@@ -1,4 +1,4 @@
-/* Text: slices, a growing buffer, numbers with units, suggestions for misspelt names, files. */
+/* Text: slices, a growing buffer, numbers with units, nearest names, whole files. */
 #ifndef SL_BASE_TEXT_H
 #define SL_BASE_TEXT_H
 
@@ -34,7 +34,7 @@ void sl_text_free(struct sl_text *text);
 /* Appends the shortest decimal number that reads back as the same double. */
 void sl_text_put_double(struct sl_text *text, double value);
 
-/* Numbers. `where` names the thing in the error ("--micro", "line 3"). All refuse trailing text. */
+/* Parse a number that is the whole text. `where` names it in errors ("--micro", "line 3"). */
 SL_MUST_CHECK sl_err sl_parse_int(const char *text, const char *where, int64_t *out);
 SL_MUST_CHECK sl_err sl_parse_double(const char *text, const char *where, double *out);
 /* Parses 16GiB, 16G (= 2^30), 10GB (= 10^9), 4096. The result is in bytes. */
@@ -53,7 +53,7 @@ const char *sl_human_ns(int64_t dur_ns, char out[SL_HUMAN_BYTES]);
 const char *sl_nearest(const char *wanted, int count, const char *(*name)(const void *ctx, int i),
                        const void *ctx);
 
-/* Open a regular file to read; anything else (a directory, a FIFO, a device) is refused at once. */
+/* Opens a regular file to read. Refuses anything else (a directory, a FIFO, a device) at once. */
 SL_MUST_CHECK sl_err sl_file_open(const char *path, int *out);
 
 /* Read and write whole files. Reading stops at `limit_bytes`; the caller frees the terminated text

@@ -13,18 +13,18 @@
 
 enum { SL_BIND_MAX = 1024 };
 
-/* Number of places; their CPU numbers, at most SL_BIND_MAX. */
+/* Return the number of places; write their CPU numbers, at most SL_BIND_MAX. */
 int sl_device_bind_count(void);
 int sl_device_bind_places(int *out);
 /* Pins the calling thread. */
 SL_MUST_CHECK sl_err sl_device_bind_thread(int place);
 
-/* Spinning of a pinned thread that waits: a core that sleeps loses its caches, and on a virtual
+/* Spins while a pinned thread waits: a core that sleeps loses its caches, and on a virtual
  * machine waking it exits to the host. Call it in a loop, with *until_ns 0 at first. It yields and
- * pauses. False: sleep now, after 50 ms or because another thread recently ran on this core. */
+ * pauses. It returns false after 50 ms, or if another thread recently ran on this core. */
 bool sl_device_bind_stay_awake(int64_t *until_ns);
 
-/* bind_hwloc.c or bind_nohwloc.c: the CPU numbers of the places in order, at most SL_BIND_MAX. */
+/* bind_hwloc.c, bind_nohwloc.c: writes the CPU numbers of the places, at most SL_BIND_MAX. */
 int sl_device_bind_list(int *out);
 
 #endif

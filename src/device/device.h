@@ -18,7 +18,7 @@ struct sl_exec; /* a program that is bound to kernels of a device */
 enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_SEND, SL_STREAM_RECV, SL_STREAM_COUNT };
 
 struct sl_device_config {
-    int threads; /* CPU: threads of this worker */
+    int threads; /* CPU: number of threads of this worker */
     bool bind;   /* CPU: pin the threads to places (device/bind.h) from `place` on; the caller's
                     thread, which is the first, pins itself */
     int place;
@@ -34,14 +34,14 @@ struct sl_device {
 /* The arguments of one run of a phase. */
 struct sl_device_args {
     enum sl_phase phase;
-    bool recompute_done;        /* B, I: phase R was the last one to run; not if `whole` */
+    bool recompute_done;        /* for B, I: phase R ran last; not used by rows with `whole` */
     void *base[SL_SPACE_COUNT]; /* device memory of each space */
-    bool accumulate;            /* false: gradients are written, true: added */
-    uint64_t seed;              /* of this step, for dropout */
+    bool accumulate;            /* true: gradients are added, false: they are written */
+    uint64_t seed;              /* random seed of this step, for dropout */
     int64_t first_sample;       /* number of the first sample of this micro-batch */
     int64_t *op_ns;             /* [instr_count] time per instruction, or NULL */
     /* Called after each instruction, when its outputs are complete; an error ends the run. NULL:
-     * none. */
+     * not called. */
     sl_err (*after)(void *ctx, int instr);
     void *ctx;
 };
@@ -66,11 +66,11 @@ struct sl_norm_item {
 struct sl_device_facts {
     char name[64];
     int64_t memory_bytes;
-    int processors;                /* multiprocessors of a GPU */
-    double stream;                 /* peak bytes per second to and from its memory */
-    double flops_fp32, flops_bf16; /* peak per second */
-    double host_rate, peer_rate;   /* bytes per second to the host; to a peer of its kind */
-    int peer_links;                /* active NVLinks; 0: traffic to peers goes through the host */
+    int processors;                /* number of multiprocessors of a GPU */
+    double stream;                 /* peak bytes per second to and from its own memory */
+    double flops_fp32, flops_bf16; /* peak operations per second */
+    double host_rate, peer_rate;   /* bytes per second to the host; to another such device */
+    int peer_links;                /* number of active NVLinks; 0: peers communicate by the host */
 };
 
 struct sl_device_row {
@@ -78,12 +78,12 @@ struct sl_device_row {
     bool halves;  /* runs programs with bf16 activations */
     bool fp16;    /* runs programs with fp16 activations */
     bool tf32;    /* can round the factors of fp32 products to tf32 */
-    bool whole;   /* runs a phase as one unit; a callback per instruction is expensive */
+    bool whole;   /* runs a phase as one unit, so a callback per instruction is expensive */
     bool is_host; /* computes on the cores of the host */
-    bool apart;   /* memory separate from the host's: only upload, download and copy access it */
-    /* NULL if usable, else the reason. */
+    bool apart;   /* has its own memory, which only upload, download and copy access */
+    /* Returns NULL if the device is usable, else the reason. */
     const char *(*missing)(void);
-    /* Number of devices of this host; describes the first `max`. NULL: the host itself. */
+    /* Returns the number of devices; describes the first `max`. NULL: it is the host itself. */
     int (*list)(struct sl_device_facts *out, int max);
     sl_err (*open)(const struct sl_device_config *config, struct sl_device **out);
     void (*close)(struct sl_device *device);
@@ -95,12 +95,12 @@ struct sl_device_row {
                      int64_t size_bytes);
     sl_err (*download)(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                        int64_t size_bytes);
-    /* From device memory to device memory; `from` may be another device's of the same kind. */
+    /* Copies device memory. `from` may belong to another device of the same kind. */
     sl_err (*copy)(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                    int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
 
-    /* Programs. The error of bind names a missing kernel. has_kernel NULL: no fused kernels. */
+    /* Programs. An error of bind names the missing kernel. No has_kernel: no fused kernels. */
     bool (*has_kernel)(const char *name);
     sl_err (*bind)(struct sl_device *device, const struct sl_program *program,
                    struct sl_exec **out);
@@ -117,8 +117,8 @@ struct sl_device_row {
     /* y += x, over floats. It sums the gradients of a parameter's uses. */
     sl_err (*add)(struct sl_device *device, void *y, const void *x, int64_t numel);
 
-    /* All parameters of a worker in one call, on the compute stream. step and predict give the bits
-     * of optim/rules.h and do not wait. norm_sq waits: the host decides by the norm. */
+    /* Each handles all parameters of a worker, on the compute stream. step, predict give the bits
+     * of optim/rules.h and do not wait. norm_sq waits, since the host decides by the norm. */
     sl_err (*step)(struct sl_device *device, const struct sl_step_item *items, int count);
     /* out = w - lr*ahead*Delta (sl_optim_predict). The optimizer's row says whether Delta comes
      * from io.delta or from the state. */

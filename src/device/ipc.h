@@ -16,13 +16,13 @@ struct sl_ipc_area {
     int index; /* index of the GPU of this process that uses it */
 };
 
-/* A function that fails has no effect; its error gives the reason. */
+/* Functions that share memory. One that fails has no effect; its error gives the reason. */
 struct sl_ipc_row {
     const char *name;
     /* Allocates memory of this device. `door` receives the handle for the other process. */
     sl_err (*share)(struct sl_device *device, int64_t size_bytes, struct sl_ipc_area *out,
                     char door[SL_IPC_DOOR]);
-    /* Maps it for this device; fails unless a test shows that it is the same memory. */
+    /* Maps shared memory for this device; fails unless a test shows that it is the same. */
     sl_err (*enter)(struct sl_device *device, const char door[SL_IPC_DOOR],
                     struct sl_ipc_area *out);
     /* Both work even after the device was closed. Call leave before unshare. */
@@ -30,7 +30,7 @@ struct sl_ipc_row {
     void (*unshare)(const struct sl_ipc_area *area);
 };
 
-/* The sharing functions of this device (GPUs: CUDA IPC); NULL: it cannot share memory. */
+/* Returns how this device shares memory (GPUs: CUDA IPC), or NULL if it cannot. */
 const struct sl_ipc_row *sl_device_ipc_of(const struct sl_device *device);
 
 #endif

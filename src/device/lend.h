@@ -12,9 +12,9 @@
 struct sl_device_lend;
 
 struct sl_device_lend *sl_device_lend_open(int max_devices);
-/* Call it when none of its devices runs; they may be closed before or after. */
-void sl_device_lend_close(struct sl_device_lend *lend); /* or NULL */
-/* Call it before the device runs. No effect on devices other than CPUs. */
+/* Frees it; call this when none of its devices runs. They may be closed before or after. */
+void sl_device_lend_close(struct sl_device_lend *lend); /* NULL is allowed */
+/* Adds a device; call it before the device runs. It does nothing for devices other than CPUs. */
 void sl_device_lend_join(struct sl_device_lend *lend, struct sl_device *device);
 /* Lends the threads of this device. The thread that drives the device calls it between two runs.
  * All threads of the device take pieces of a loop of another device, until none is left or enough()

@@ -36,11 +36,11 @@ struct sl_nccl_link_row {
     sl_err (*send)(struct sl_nccl_link_link *link, const void *bytes, int64_t size_bytes);
     sl_err (*receive)(struct sl_nccl_link_link *link, void *bytes, int64_t size_bytes);
     sl_err (*loop)(struct sl_nccl_link_link *link, void *to, const void *from, int64_t size_bytes);
-    /* Number of transfers completed since the link was opened; or the error of the link. */
+    /* Counts the transfers that ended since the link was opened, or returns its error. */
     sl_err (*look)(struct sl_nccl_link_link *link, int64_t *over);
 };
 
-/* The row of GPUs (NCCL) from the CUDA module; NULL and the reason if there is none. */
+/* Returns the row of GPUs (NCCL) of the CUDA module, or NULL and the reason if there is none. */
 const struct sl_nccl_link_row *sl_device_nccl_link_gpus(const char **why);
 
 #endif

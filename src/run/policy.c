@@ -35,10 +35,10 @@ struct move {
     int64_t rate_t; /* step of the learning rate; 0: 1, or policy->rates */
     bool own_rates;
     double factor;                      /* out = w - lr*factor*direction */
-    int w, out;                         /* weight slabs; or, */
-    int w_opt, out_opt, dir_opt, dir_w; /* if not -1, slabs instead */
-    const float *scale_of;              /* of the step that this is a part of; below 0: stays */
-    const bool *only;                   /* [params] NULL: all */
+    int w, out;                         /* weight slabs of w and out */
+    int w_opt, out_opt, dir_opt, dir_w; /* slabs that are used instead; -1: not used */
+    const float *scale_of;              /* scales of the step; a parameter below 0 is skipped */
+    const bool *only;                   /* [params] which to move; NULL: all */
     const struct sl_run_predict *of;    /* NULL, or where a prediction goes */
 };
 

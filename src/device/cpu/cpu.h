@@ -19,21 +19,21 @@ struct sl_device_pool;
 
 /* Opens the threads of one worker; thread 0 is the caller. */
 SL_MUST_CHECK sl_err sl_device_pool_open(int threads, struct sl_device_pool **out);
-/* place >= 0: pins thread t to place + t; the caller, thread 0, pins itself. */
+/* With place >= 0 it pins thread t to place + t; the caller, which is thread 0, pins itself. */
 SL_MUST_CHECK sl_err sl_device_pool_open_at(int threads, int place, struct sl_device_pool **out);
 void sl_device_pool_close(struct sl_device_pool *pool);
 int sl_device_pool_threads(const struct sl_device_pool *pool);
 /* Calls body(ctx, t, threads) once on every thread; returns when all have returned. */
 void sl_device_pool_run(struct sl_device_pool *pool,
                         void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* The same for a body that works only on pieces it takes, with scratch from sl_device_pool_scratch.
+/* The same for a body that works only on pieces it takes; its scratch is sl_device_pool_scratch().
  * Idle threads of other workers may join (device/lend.h); their numbers start at `threads`. */
 void sl_device_pool_run_pieces(struct sl_device_pool *pool, int64_t scratch_bytes,
                                void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* In such a body: the scratch of this thread. `step_bytes` as in sl_device_pool_run_pieces. */
+/* Returns the scratch of this thread in such a body; step_bytes is `scratch_bytes` of the run. */
 void *sl_device_pool_scratch(const struct sl_device_pool *pool, void *scratch, int64_t step_bytes,
                              int thread);
-/* Whether others may join; then even a pool of one thread cuts its work into pieces. */
+/* True if others may join. Then even a pool of one thread cuts its work into pieces. */
 bool sl_device_pool_lends(const struct sl_device_pool *pool);
 /* Returns the next of `count` pieces for this thread, or -1 if none is left. A run calls it in one
  * loop only. Every piece goes to one thread; its result must not depend on which. */
@@ -46,7 +46,7 @@ int64_t sl_device_pool_take_before(struct sl_device_pool *pool, int64_t count, i
 void sl_device_pool_share(struct sl_device_pool *pool, void (*body)(void *ctx, int part, int parts),
                           void *ctx);
 
-/* The share [*from, *to) of a thread of [0, count), in multiples of `grain`. */
+/* Sets the share [*from, *to) that a thread has of [0, count); it begins at a multiple of grain. */
 void sl_device_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
                           int64_t *to);
 
@@ -58,8 +58,8 @@ struct sl_device_cpu_call {
     const void *in[SL_INSTR_IN]; /* NULL: the operand is absent */
     void *out[SL_INSTR_OUT];
     struct sl_device_pool *pool;
-    void *scratch; /* scratch_bytes() of the kernel or more, 64-byte aligned, not zeroed */
-    bool add;      /* out[0] += instead of =; only for instructions that accumulate */
+    void *scratch; /* at least scratch_bytes() of the kernel, 64-byte aligned, not zeroed */
+    bool add;      /* adds to out[0]; only for instructions that accumulate */
     uint64_t seed;
     int64_t first_sample, samples;
 };
@@ -67,7 +67,7 @@ struct sl_device_cpu_call {
 struct sl_device_cpu_kernel {
     const char *name; /* name in sl_instr.kernel; a row {0} ends a list */
     void (*run)(const struct sl_device_cpu_call *call);
-    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads); /* NULL: none */
+    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads); /* NULL: 0 bytes */
 };
 
 /* The kernels of one instruction set, as lists of families that end with NULL. */
@@ -76,17 +76,17 @@ struct sl_device_cpu_table {
     bool (*supported)(void);
     const struct sl_device_cpu_kernel *const *product, *const *pointwise; /* NULL: none */
 };
-/* Best first; ends with NULL. A kernel comes from the first supported table that has it. */
+/* All tables, best first, then NULL. A kernel comes from the first supported one that has it. */
 extern const struct sl_device_cpu_table *const sl_device_cpu_tables[];
 /* The table for programs with bf16 activations, used if the best instruction set may be used. */
 extern const struct sl_device_cpu_table sl_device_cpu_table_bf16;
-/* NULL: the table has no such kernel, or the CPU lacks the instruction set. */
+/* Returns NULL if the table has no such kernel or the CPU lacks the instruction set. */
 const struct sl_device_cpu_kernel *sl_device_cpu_table_find(const struct sl_device_cpu_table *table,
                                                             const char *name);
 
 /* Returns the threads of a device; NULL if it is not a CPU. */
 struct sl_device_pool *sl_device_cpu_pool(struct sl_device *device);
-/* Scratch for the pool's threads when they help another worker; the caller owns it. */
+/* Sets the scratch of threads that help another worker; the caller owns it. */
 void sl_device_pool_set_scratch(struct sl_device_pool *pool, void *scratch, int64_t size_bytes);
 
 const struct sl_device_cpu_kernel *sl_device_cpu_find(const char *name);

@@ -28,7 +28,7 @@
 #define SL_ISA_QUOTE(isa) SL_ISA_QUOTE_EXPANDED(isa)
 #define SL_ISA_QUOTE_EXPANDED(isa) #isa
 
-/* -ffp-contract=fast fuses a product into the sum that reads it, after inlining. A function marked
+/* -ffp-contract=fast fuses a product with a sum only inside a function. A function marked
  * INLINE is always inlined, so its results have the same bits at every optimization level. */
 #define INLINE inline __attribute__((always_inline))
 

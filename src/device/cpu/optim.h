@@ -21,7 +21,7 @@ struct sl_device_cpu_rule {
 struct sl_device_cpu_optim {
     const char *isa;
     bool (*supported)(void);
-    const struct sl_device_cpu_rule *rules; /* the last, without a name, predicts from io->delta */
+    const struct sl_device_cpu_rule *rules; /* the last has no name: predicts from io->delta */
     void (*norm_blocks)(const float *x, int64_t count, int64_t first, int64_t blocks, double *out);
 };
 extern const struct sl_device_cpu_optim

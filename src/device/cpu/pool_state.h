@@ -33,12 +33,12 @@ struct sl_device_pool {
     _Alignas(64) atomic_int_least64_t idle_ns; /* when this worker last waited; 0: never */
 };
 
-/* lend.c, for pool.c. Opens the current loop to guests; closes it and waits until all have left. */
+/* For pool.c: open the current loop to guests; close it and wait until all guests have left. */
 void sl_device_lend_let_in(struct sl_device_pool *pool, int64_t guest_bytes);
 void sl_device_lend_see_out(struct sl_device_pool *pool);
 /* Shuts the loop when a guest found no piece left. */
 void sl_device_lend_shut(struct sl_device_pool *pool);
-/* Of the calling guest: whether its worker has work; its scratch; count a piece it took. */
+/* For a guest: whether its own worker has work, its scratch, and a count of its pieces. */
 bool sl_device_lend_is_called_back(void);
 void *sl_device_lend_scratch(void);
 void sl_device_lend_note_piece(void);

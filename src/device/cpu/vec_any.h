@@ -24,7 +24,7 @@ static inline vf vsqrt(vf x) {
     return x;
 }
 
-/* x 2^n for integer n in [-150, 150]. Two factors, because 2^n alone may overflow. */
+/* Returns x 2^n for integer n in [-150, 150], by two factors, as 2^n alone may overflow. */
 static inline vf scale_by_power(vf x, vf n) {
     vi whole = __builtin_convertvector(n, vi), half = whole >> 1;
     return x * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);

@@ -29,7 +29,7 @@ static inline vf vmax(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)
 static inline vf vmin(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 static inline vf vsqrt(vf x) { return (vf)_mm256_sqrt_ps((__m256)x); }
 
-/* x 2^n for integer n in [-150, 150]. Two factors, because 2^n alone may overflow. */
+/* Returns x 2^n for integer n in [-150, 150], by two factors, as 2^n alone may overflow. */
 static inline vf scale_by_power(vf x, vf n) {
     vi whole = (vi)_mm256_cvtps_epi32((__m256)n), half = whole >> 1;
     return x * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);

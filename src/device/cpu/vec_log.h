@@ -20,7 +20,7 @@ static INLINE vf vlog_near_1(vf u) {
     return p * z * s + (s + s);
 }
 
-/* x = m 2^e, m in [0.707, 1.414). 0 gives -infinity, numbers below 0 give NaN. */
+/* Uses x = m 2^e, m in [0.707, 1.414). The log of 0 is -infinity, that of x < 0 is NaN. */
 static INLINE vf vlog(vf x) {
     vi tiny = x < 1.17549435e-38f;
     vf y = pick(tiny, x * 8388608.0f, x);

@@ -29,7 +29,7 @@ static INLINE void store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 /* Takes a where the mask is all ones, b where it is 0. */
 static INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
-/* x rounded to the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN. */
+/* Rounds to the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN. */
 static INLINE vu bf16_nearest(vf x) {
     vu bits = (vu)x, nan = (vu)((bits & 0x7FFFFFFFu) > 0x7F800000u);
     vu near = bits + 0x7FFFu + (bits >> 16 & 1);

@@ -21,7 +21,8 @@ static INLINE struct bin bin_of(const int64_t x[4], const int64_t y[4], int64_t 
 
 enum { WIDTH = 1024 }; /* columns that are summed at once */
 
-/* y (+)= mean of the bins of one row of y, whose rows of x are added up before, if they are short. */
+/* y (+)= the mean of each bin in one row of y. Adds up the rows of x of that bin row first, if they
+ * are short. */
 static void pool_row(float *y, const float *x, const int64_t xs[4], const int64_t ys[4],
                      int64_t row, bool add) {
     float sums[WIDTH];

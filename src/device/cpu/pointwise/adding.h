@@ -1,8 +1,8 @@
 /* Accumulation for kernels that can only overwrite their output.
  *
- * ADDING(NAME) wraps k_NAME: if the call adds, the kernel writes to scratch, behind its own
- * scratch, and the result is added from there. This is rare: it needs a parameter that feeds the op
- * directly.
+ * ADDING(NAME) wraps k_NAME: if the call adds, the kernel writes its result to scratch, behind the
+ * part that it uses itself, and the wrapper adds it from there. This is rare: it happens only if a
+ * parameter feeds the op directly.
  */
 #ifndef SL_DEVICE_CPU_POINTWISE_ADDING_H
 #define SL_DEVICE_CPU_POINTWISE_ADDING_H

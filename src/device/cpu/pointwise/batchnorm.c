@@ -134,7 +134,8 @@ static void channel_sums(const struct channels *c, const float *const in[2], int
     }
 }
 
-/* in: dy x w mean rstd. dx = w rstd (dy - mean(dy) - (x - mean) rstd^2 mean(dy (x - mean))) */
+/* Inputs: dy, x, w, mean, rstd.
+ * dx = w rstd (dy - mean(dy) - (x - mean) rstd^2 mean(dy (x - mean))) */
 static void batchnorm_dx_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     struct channels c = channels_of(&call->instr->in[1].shape, thread, threads);

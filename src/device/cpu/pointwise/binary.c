@@ -5,7 +5,8 @@
 #include <math.h>
 
 static FN(quotient_of) { return a / b; }
-/* NaN if either is: vmax and vmin return b then. NOLINTBEGIN(misc-redundant-expression) */
+/* NaN if either operand is NaN; vmax and vmin alone would return b.
+ * NOLINTBEGIN(misc-redundant-expression) */
 static FN(larger_of) { return pick(a != a, a, vmax(a, b)); }
 static FN(smaller_of) { return pick(a != a, a, vmin(a, b)); }
 /* NOLINTEND(misc-redundant-expression) */

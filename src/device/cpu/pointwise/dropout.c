@@ -99,7 +99,8 @@ static INLINE void drop_part(void *ctx, int thread, int threads, drop_numbers *n
 
 static void dropout_numbers(struct dropper *d, double p) { d->slope = (float)(1 / (1 - p)); }
 
-static const double alpha_lowest = -1.7580993408473768599; /* -lambda alpha of selu */
+/* The lowest value of selu, -lambda alpha. */
+static const double alpha_lowest = -1.7580993408473768599;
 
 static double alpha_slope(double p) {
     return 1 / sqrt((1 - p) * (1 + p * alpha_lowest * alpha_lowest));

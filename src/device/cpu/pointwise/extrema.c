@@ -1,13 +1,12 @@
 /* reduce_max, reduce_min, reduce_var and their gradients, over any axes.
  *
- * Axes are merged until kept (K) and reduced (R) ones alternate. A unit is all that a thread needs
- * for one result, or for up to CHUNK results next to each other:
+ * Axes are merged until kept (K) and reduced (R) ones alternate. A thread works on units:
  *
- *   innermost axis R    a unit is one result; it visits runs of R
- *   innermost axis K    a unit is CHUNK columns of the innermost axis; it visits rows of them
+ *   innermost axis R    a unit computes one result; it visits runs of R
+ *   innermost axis K    a unit computes up to CHUNK results that are neighbours on that axis; it
+ *                       visits rows of them
  *
- * The order within a unit depends on the shape only.
- */
+ * The order within a unit depends on the shape only. */
 #include "device/cpu/pointwise/adding.h"
 #include "device/cpu/pointwise/loops.h"
 #include "device/cpu/pointwise/runs.h"
@@ -15,8 +14,9 @@
 enum { CHUNK = 512 };
 
 struct unit {
-    const float *x, *dy, *y; /* x: the visited tensor; dy, y: at the first result of the unit */
-    float *out;              /* of the shape of x, or at the first result */
+    /* x is the visited tensor; dy and y point to the first result of the unit */
+    const float *x, *dy, *y;
+    float *out; /* has the shape of x, or points to the first result */
     double acc[CHUNK];
     float best[CHUNK];
     float factor, scale; /* `factor` multiplies a term of the mean, `scale` the result */
@@ -134,7 +134,8 @@ static void visit_max(struct unit *u, int64_t at, int64_t n) {
                      i, n);
         return;
     }
-    enum { CHAINS = 8 }; /* independent of each other: comparisons have a latency */
+    /* independent chains of comparisons, because each comparison waits for the one before */
+    enum { CHAINS = 8 };
     vf best[CHAINS];
     for (int k = 0; k < CHAINS; k++)
         best[k] = splat(u->best[0]);

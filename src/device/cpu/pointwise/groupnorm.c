@@ -4,7 +4,8 @@
 #include "device/cpu/pointwise/runs.h"
 
 struct groups {
-    int64_t b, c, plane, groups, channels, each; /* channels, elements: of a group */
+    /* `channels` and `each` count the channels and elements of a group */
+    int64_t b, c, plane, groups, channels, each;
 };
 
 static struct groups groups_of(const struct sl_shape *x, const struct sl_shape *mean) {

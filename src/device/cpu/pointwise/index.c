@@ -1,8 +1,7 @@
-/* gather, index_select, scatter_add, one_hot and the gradients.
+/* gather, index_select, scatter_add, one_hot and their gradients.
  *
- * Sums at an index run in the order of the indices: a thread owns whole items (outer), or columns
- * (inner) of all of them, and reads every index.
- */
+ * Values with the same index are added in the order of the indices: a thread owns whole items
+ * (outer), or some columns (inner) of all items, and reads every index. */
 #include "device/cpu/pointwise/kernel.h"
 #include "device/cpu/pointwise/lines.h"
 

@@ -1,7 +1,7 @@
 /* Nested loops over a shape, with the strides of up to two tensors.
  *
- * Neighbouring axes are merged if one stride covers both. The innermost axis is the last; there is
- * at least one.
+ * Neighbouring axes are merged if one stride covers both. There is at least one axis, and the
+ * innermost axis comes last.
  */
 #ifndef SL_DEVICE_CPU_POINTWISE_LOOPS_H
 #define SL_DEVICE_CPU_POINTWISE_LOOPS_H

@@ -174,7 +174,8 @@ ZIP_OF(bce_with_logits_dt, 1, 1, bce_target_slope, bce_numbers)
 
 /* ---- op/losses.c: k[1], k[2] are the attributes; k[0] is the factor of the gradient ---- */
 
-/* kl with batchmean is a sum over the first size. */
+/* Returns the number that the sum of terms is divided by. For kl with batchmean that is the first
+ * size. */
 static double terms_of(const struct sl_device_cpu_call *call, int x) {
     const struct sl_attr_desc *attr = call->instr->op->attrs;
     bool rows = attr && attr[0].kind == SL_ATTR_BOOL && call->instr->attr[0].i &&

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* The number of choices of every expert, then the next free row: two passes in order. */
+/* Two passes over the choices, in order: the first counts the choices of every expert, the second
+ * gives each choice the next free row. */
 static void k_moe_slots(const struct sl_device_cpu_call *call) {
     const int32_t *choice = call->in[0];
     const union sl_attr *attr = call->instr->attr;
@@ -33,7 +34,8 @@ static void k_moe_slots(const struct sl_device_cpu_call *call) {
     }
 }
 
-/* Rows of y are cleared, then each choice fills its row; no two choices have the same row. */
+/* Clears the rows of y. Afterwards each choice fills its own row; no two choices have the same
+ * one. */
 static void clear_part(void *ctx, int thread, int threads) {
     const struct sl_device_cpu_call *call = ctx;
     int64_t from, to;

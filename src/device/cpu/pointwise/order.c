@@ -89,7 +89,8 @@ static void cumsum_columns(const struct sl_device_cpu_call *call, const struct s
     }
 }
 
-enum { LINES = 8 }; /* side by side: additions have a latency */
+/* Lines that advance together, because each addition waits for the one before. */
+enum { LINES = 8 };
 
 /* Handles `count` lines that are contiguous in memory. */
 static INLINE void cumsum_lines(const struct sl_device_cpu_call *call, int64_t first, int64_t size,
@@ -137,7 +138,8 @@ static void k_cumsum(const struct sl_device_cpu_call *call) {
 
 /* ---- topk ---- */
 
-enum { FEW = 64 }; /* up to here an ordered list of the best is kept, beyond all are sorted */
+/* Up to this k the best are kept in an ordered list; for a larger k all are sorted. */
+enum { FEW = 64 };
 
 struct ranked {
     float key; /* a larger key ranks higher */

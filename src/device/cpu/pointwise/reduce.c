@@ -1,14 +1,13 @@
 /* sum_to, reduce_sum, reduce_mean: sums over axes. The order of every sum depends on the shape, not
  * on the number of threads.
  *
- * Axes are merged until kept (K) and summed (R) ones alternate, then:
+ * Axes are merged until kept (K) and summed (R) ones alternate. The pattern selects the method:
  *
- *   [R,K]     adds rows in groups of 8, each group to the total. Columns are split over threads;
- *             few columns: up to BLOCKS blocks of rows, whose sums are added in order
- *   [K,R]     each row on its own
- *   [K,R,K]   as [R,K] for each item
- *   other     each element of the result walks over its terms, in double
- */
+ *   [R,K]     adds rows in groups of 8, each group to the total. Threads divide the columns; if
+ *             there are few columns, up to BLOCKS blocks of rows, whose sums are added in order
+ *   [K,R]     sums each row on its own
+ *   [K,R,K]   as [R,K], for each item
+ *   other     for each element of the result, walks over its terms, in double */
 #include "device/cpu/pointwise/reduce.h"
 #include "device/cpu/pointwise/loops.h"
 #include "device/cpu/pointwise/runs.h"
@@ -100,7 +99,8 @@ static int64_t sum_scratch(const struct sl_instr *instr, int threads) {
     return (int64_t)BLOCKS * NARROW * (int64_t)sizeof(float);
 }
 
-/* A long column or a narrow matrix: sums blocks of rows into scratch, then adds these in order. */
+/* For a long column or a narrow matrix: sums blocks of rows into scratch, then adds the blocks in
+ * order. */
 static void sum_narrow(struct sl_sum_job *job) {
     float acc[NARROW];
     job->partial = job->call->scratch;

@@ -17,8 +17,9 @@ static int64_t rope_scratch(const struct sl_instr *instr, int threads) {
     return instr->in[0].shape.dim[1] * instr->in[0].shape.dim[3] * (int64_t)sizeof(float);
 }
 
-/* Cosines and sines of pair i at positions [from, to), from table[0] on; exact at `from`. One function
- * for all callers: inlined twice, its sums could round differently. */
+/* Writes the cosines and sines of pair i at positions [from, to) to the table; the first ones are
+ * computed directly. All callers share this function, because two inlined copies could round
+ * differently. */
 static __attribute__((noinline)) void rope_angles(const struct sl_instr *instr, int64_t i,
                                                   int64_t from, int64_t to, float *table) {
     const union sl_attr *attr = instr->attr;
@@ -87,7 +88,8 @@ static void k_rope(const struct sl_device_cpu_call *call) {
 
 ADDING_OWN(rope, rope_scratch)
 
-/* Angles of the rows of samples [from, to), behind them space for those between. */
+/* Computes the angles of the rows of samples [from, to). Behind them lies space for the positions
+ * in between. */
 static void decode_rope_table_part(void *ctx, int part, int parts) {
     const struct sl_device_cpu_call *call = ctx;
     const int64_t *dim = call->instr->in[0].shape.dim;

@@ -35,7 +35,8 @@ static INLINE vf mish_slope(vf x) {
 static const float two_over_root_pi = 1.12837917f;
 
 UNARY(abs, vabs(a), pick(b > 0.0f, a, keep(b < 0.0f, -a)))
-/* Written so that NaN stays NaN: vmin and vmax return their second argument then. */
+/* The order of the arguments keeps NaN: vmin and vmax return their second argument if either is
+ * NaN. */
 UNARY(clamp, vmin(splat(k[1]), vmax(splat(k[0]), a)), keep((b >= k[0]) & (b <= k[1]), a))
 UNARY(cos, vcos(a), -a *vsin(b))
 UNARY(elu, pick(a > 0.0f, a, k[0] * vexpm1_negative(vmin(splat(0), a))),

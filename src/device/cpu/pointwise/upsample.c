@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Rows of the small image, over all planes; a pixel becomes `high` x `wide` pixels. */
+/* Rows [from, to) of the small image, counted over all planes. A pixel becomes `high` x `wide`
+ * pixels. */
 struct blocks {
     int64_t from, to, n, high, wide;
 };

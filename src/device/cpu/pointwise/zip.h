@@ -12,7 +12,7 @@
 typedef vf zip_fn(vf a, vf b, const float k[4]);
 typedef void numbers_fn(const struct sl_device_cpu_call *call, float k[4]);
 
-/* y[i] = f(a[i], b[i]) for i in [0, n). Without a step, the first element is used for all i. */
+/* y[i] = f(a[i], b[i]) for i in [0, n). An input without step gives element 0. */
 struct sl_zip_run {
     float *y;
     const float *a, *b;
@@ -72,7 +72,7 @@ static inline void no_numbers(const struct sl_device_cpu_call *call, float k[4])
 #define MAP(name, f) ZIP_OF(name, 0, 0, f, no_numbers)
 #define ZIP(name, f) ZIP_OF(name, 0, 1, f, no_numbers)
 
-/* With broadcasting: each part is a range of elements, in runs along the innermost axis. */
+/* With broadcasting: a part is a range of elements, computed in runs along the innermost axis. */
 static INLINE void broadcast_part(void *ctx, int thread, int threads, int second, zip_fn *f,
                                   numbers_fn *p) {
     const struct sl_device_cpu_call *call = ctx;

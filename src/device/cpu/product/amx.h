@@ -48,7 +48,8 @@ struct sl_amx_block {
     int64_t ldc, rows;
     const char *panel; /* next panel, to prefetch: `lines` lines of 64 bytes per step */
     int64_t lines;
-    struct sl_amx_ahead *ahead; /* to prefetch: `ahead_lines` lines of 64 bytes per step */
+    /* next block, to prefetch: `ahead_lines` lines of 64 bytes per step */
+    struct sl_amx_ahead *ahead;
     int64_t ahead_lines;
 };
 

@@ -4,11 +4,10 @@
  *
  *   s [keys, NR] = k q'      k packed as slivers of MR keys, q packed [D, NR] and scaled
  *   p = exp(s - maximum)     per lane
- *   o [D, NR] = o correction + v' p      v read in place: D runs down the rows
+ *   o [D, NR] = o correction + v' p      v is read in place: D runs down its rows
  *
- * T x S is never stored, only KEYS x NR. A pair is a sample and a query head; threads take pairs,
- * or pieces of them.
- */
+ * Of the T x S scores only KEYS x NR are stored at a time. A pair is a sample and a query head;
+ * threads take pairs, or pieces of them. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/attention_amx.h"
 #include "device/cpu/vec_math.h"
@@ -91,7 +90,8 @@ static void attend_pack(struct attend *w, int64_t rows) {
         attention_amx->pack_queries(z, &w->tiles, w->packed_q, rows);
 }
 
-/* Sets scores s [keys, NR] of keys that padding or causality hide to -inf; keys from j0 on. */
+/* Sets scores s [keys, NR] to -inf for the keys that padding or causality hides. The keys begin at
+ * j0. */
 static void hide_keys(const struct attend *w, int64_t j0, int64_t keys) {
     const struct sl_attention *z = &w->z;
     const vf hidden = splat(-INFINITY);

@@ -14,7 +14,8 @@ struct sl_attend_tiles {
 
 struct sl_attention_amx {
     bool (*suits)(const struct sl_attention *z);
-    /* Floats of memory for `open`, which configures the tiles of this thread until `close`. */
+    /* Number of floats of memory that `open` needs. `open` configures the tiles of this thread;
+     * they stay so until `close`. */
     int64_t (*floats)(const struct sl_attention *z);
     void (*open)(const struct sl_attention *z, struct sl_attend_tiles *t, float *memory);
     void (*close)(void);
@@ -23,7 +24,8 @@ struct sl_attention_amx {
     /* Packs queries that are stored as [D, NR]. */
     void (*pack_queries)(const struct sl_attention *z, const struct sl_attend_tiles *t,
                          const float *lanes, int64_t rows);
-    /* at: first key, number of keys, of queries. s [keys, NR] = k q'. */
+    /* s [keys, NR] = k q'. at[] holds the first key, the number of keys and the number of
+     * queries. */
     void (*scores)(const struct sl_attention *z, const struct sl_attend_tiles *t,
                    const int64_t at[3], float *s);
     /* o [D, NR] = v' p for the first keys; o += v' p for others. */

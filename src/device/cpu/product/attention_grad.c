@@ -1,15 +1,14 @@
 /* attention_dqkv: one thread computes the gradients of one key head and its query heads.
  *
- * Recomputes probabilities from lse, BACK queries by BACK keys at a time, keys along the lanes. q
- * is scaled, delta = dy . y per query:
+ * Recomputes the probabilities from lse, BACK queries by BACK keys at a time, with keys along
+ * the lanes. q is scaled already; delta = dy . y for each query:
  *
  *   p = exp(q k' - lse)      dp = dy v'      ds = p (dp - delta)
  *   dv' [D, keys] += dy' p   dk' [D, keys] += q' ds   dq' [D, queries] += k' ds'
  *
- * dy, q and k of the second row are read in place: D runs down the rows. Only ds is transposed.
- * Sums run over heads, blocks of keys and blocks of queries in this order, for any number of
- * threads.
- */
+ * In the second row of formulas dy, q and k are read in place: D runs down their rows. Only ds
+ * is transposed. Sums run over heads, blocks of keys and blocks of queries in this order, for
+ * any number of threads. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/attention_heads.h"
 #include "device/cpu/vec_math.h"
@@ -27,7 +26,8 @@ struct attend_back {
     float *dq_lanes;                                /* [T / NR, D, NR] */
     float *delta;                                   /* [T] */
     float *p, *ds, *turned;                         /* [BACK, BACK] */
-    int64_t b, h, q0, k0, queries, keys;            /* this block */
+    /* sample, head, first query, first key and sizes of this block */
+    int64_t b, h, q0, k0, queries, keys;
 };
 
 static int64_t back_floats(const struct sl_attention *z) {
@@ -128,7 +128,8 @@ static void back_product(const struct attend_back *w, const float *rows, int64_t
     }
 }
 
-/* Sets scores of hidden keys to -inf. Scores that causality hides may not have been computed. */
+/* Sets the scores of hidden keys to -inf, because scores that causality hides may not have been
+ * computed. */
 static void back_hide(const struct attend_back *w) {
     const struct sl_attention *z = &w->z;
     for (int64_t i = 0; i < w->queries; i++) {

@@ -60,7 +60,8 @@ static void conv_part(void *ctx, int thread, int threads) {
  * results per channel in a group, so many that packing the weights pays. */
 enum { CONV_PIECES = 4, CONV_PIXELS = 512 };
 
-/* The size of a group does not change a bit: every sum runs over the taps of one pixel. */
+/* Chooses the size of a group of images. It does not change a bit, because every sum runs over the
+ * taps of one pixel. */
 static struct sl_conv conv_grouped(const struct sl_conv *v, int threads) {
     struct sl_conv grouped = *v;
     int64_t pieces = CONV_PIECES * threads, each = (v->b + threads - 1) / threads;

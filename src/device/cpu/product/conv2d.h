@@ -16,17 +16,19 @@
 struct sl_conv {
     int64_t b, c, h, w, o, oh, ow; /* c and o are the channels of all groups */
     int64_t kh, kw, stride[2], pad[2], dilation[2];
-    int64_t groups, cg, og; /* channels per group */
-    int64_t hp, wp;         /* of padded images */
-    int64_t pixels, taps;   /* per image and channel of y; per channel of y in a group */
-    int64_t images;         /* in a group of images */
+    int64_t groups, cg, og; /* cg and og are the channels per group */
+    int64_t hp, wp;         /* height and width of padded images */
+    /* pixels of y per image and channel; taps that one channel of y sums in its group */
+    int64_t pixels, taps;
+    int64_t images; /* number of images that are padded together */
 };
 
 struct sl_conv_source {
     const float *x;                   /* padded images [images, cg, hp, wp] */
     const int32_t *pixel_at, *tap_at; /* [images * pixels], [taps] */
-    const float *dy;                  /* conv2d_dw: first image, first channel */
-    int64_t pixels, dy_step;          /* of dy: per image and channel; from image to image */
+    const float *dy;                  /* for conv2d_dw: its first image and first channel */
+    /* pixels of dy per image and channel; floats from one image to the next */
+    int64_t pixels, dy_step;
 };
 
 /* Memory of one thread: the tables and a group of padded images. */
@@ -62,7 +64,8 @@ struct sl_conv conv_of(const union sl_attr *attr, const struct sl_shape *x,
 /* Computes the members from `cg` on from those before. */
 void conv_derive(struct sl_conv *v);
 
-/* Lays out scratch and fills the tables; conv_room_floats floats, for products of m x n over k. */
+/* Lays out scratch and fills the tables. Scratch has conv_room_floats floats, for products of m x n
+ * over k. */
 struct sl_conv_room conv_room_open(const struct sl_conv *v, float *scratch);
 int64_t conv_room_floats(const struct sl_conv *v, int64_t m, int64_t n, int64_t k);
 /* Copies images [from, from + count), with channels [c, c + cg) of x, and pads them with zeros. */
@@ -78,7 +81,8 @@ static inline struct sl_conv_source conv_source_of(const struct sl_conv_room *ro
 void conv_pack_pixels(const struct sl_gemm_spec *g, const int64_t at[4], float *to);
 /* The same for the B of conv2d_dw: taps lie along the lanes, k runs over pixels. */
 void conv_pack_taps(const struct sl_gemm_spec *g, const int64_t at[4], float *to);
-/* A of conv2d_dw: rows are channels of dy, k runs over the pixels of several images. */
+/* The same for the A of conv2d_dw: rows are channels of dy, k runs over the pixels of several
+ * images. */
 void conv_pack_dy(const struct sl_gemm_spec *g, const int64_t at[4], float *to);
 
 /* Runs a convolution; `scratch` has conv_floats floats per thread. */

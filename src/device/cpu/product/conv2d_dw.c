@@ -49,7 +49,8 @@ static void dw_channels(const struct dw_job *job, float *scratch, int64_t c0, in
 }
 
 /* Threads take pieces of the channels of x. Every piece packs all of dy, so there are more pieces
- * than threads only if dy has few channels. If x has few channels, threads divide those of y. */
+ * than threads only if dy has few channels. If x has few channels, the threads divide the channels
+ * of dy instead. */
 static void dw_part(void *ctx, int thread, int threads) {
     const struct dw_job *job = ctx;
     const struct sl_conv *v = &job->v;

@@ -1,5 +1,6 @@
 /* conv2d_dx. With stride 1 it is a convolution of dy with reversed kernels. With larger strides it
- * is w' dy per tap, [taps, pixels] of a group of images, added at the places of the taps. */
+ * computes w' dy for each tap, as [taps, pixels] of a group of images, and adds it at the places of
+ * the taps. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/product/conv2d.h"
 

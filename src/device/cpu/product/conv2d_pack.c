@@ -1,8 +1,7 @@
 /* Sizes of convolutions, and packing of images for the tiles.
  *
- * Neighbouring pixels are loaded together: whole vectors, halves or quarters of them (images 16, 8
- * or 4 wide), else one by one.
- */
+ * Neighbouring pixels are loaded together: in whole vectors, halves or quarters of one (images 16,
+ * 8 or 4 wide), else one by one. */
 #include "device/cpu/product/conv2d.h"
 
 #include "device/cpu/vec_transpose.h"
@@ -73,7 +72,8 @@ struct sl_conv_room conv_room_open(const struct sl_conv *v, float *scratch) {
     return room;
 }
 
-/* Copies one row of an image into its padded row, columns sorted by their remainder. */
+/* Copies one row of an image into its padded row. Columns are sorted by their remainder modulo the
+ * stride. */
 static INLINE void pad_row(const struct sl_conv *v, const float *row, float *to) {
     int64_t s = v->stride[1], pad = v->pad[1];
     for (int64_t rest = 0; rest < s; rest++) {

@@ -28,12 +28,13 @@ struct sl_gemm_spec {
     const void *source;
     float *c; /* [m, n], rows ldc apart */
     int64_t ldc;
-    int64_t image, image_step; /* column j at j / image * image_step + j % image; image 0: at j */
-    bool add;                  /* c += */
-    const float *bias;         /* [n] or NULL */
-    const float *start;        /* [m, n], rows ldc apart, added, or NULL; may be c */
-    float *a_sums;             /* [m] (+)= sums of a over k, or NULL; needs a transposed */
-    float *b_sums;             /* [n] (+)= sums of b over k, or NULL */
+    /* column j is at j / image * image_step + j % image; if image is 0, at j */
+    int64_t image, image_step;
+    bool add;           /* adds to c */
+    const float *bias;  /* [n] or NULL */
+    const float *start; /* [m, n] with rows ldc apart: added to the product; may be c; NULL: none */
+    float *a_sums;      /* [m]: receives the sums of a over k, or NULL; a must be transposed */
+    float *b_sums;      /* [n]: receives the sums of b over k, or NULL */
     bool add_sums;
     /* Called when a tile of c is complete and still in a cache. NULL: not called. */
     void (*finish)(const struct sl_gemm_spec *gemm, int64_t i, int64_t j, int64_t rows,
@@ -66,7 +67,8 @@ void gemm_run(struct sl_device_pool *pool, struct sl_gemm_batch *batch);
 /* Floats of scratch that a thread needs for gemm_run. */
 int64_t gemm_scratch(int64_t m, int64_t n, int64_t k, int64_t count, int threads);
 
-/* `scratch` has gemm_part_floats of the size of the part, or of a larger one. */
+/* Computes one part of c. `scratch` has gemm_part_floats floats, for a part of this size or
+ * larger. */
 void gemm_run_part(const struct sl_gemm_spec *g, const struct sl_gemm_part *part, float *scratch);
 int64_t gemm_part_floats(int64_t m, int64_t n, int64_t k);
 

@@ -1,8 +1,8 @@
 /* c = a b on the tiles of AMX.
  *
- * With three parts per float (pack_amx.c) the accuracy is that of float: six products of parts. The
- * omitted ones (middle x low, low x low) are below 2^-26 of a product. With one part, a and b are
- * rounded to bf16.
+ * With three parts per float (pack_amx.c) a product is the sum of six products of parts, which
+ * is as accurate as float. The omitted ones (middle x low, low x low) are below 2^-26 of the
+ * product. With one part, a and b are rounded to bf16.
  *
  *   for the outer side by blocks                 the smaller of A and B
  *     for k by DEPTH x KC                        outer blocks [.., KC] packed by all threads: L3
@@ -13,8 +13,7 @@
  *             for panels of 32 of the inner one: 32 x 32 results in four tiles
  *
  * One thread computes an element of c, in an order that depends on k alone: the bits do not depend
- * on the threads.
- */
+ * on the threads. */
 #include "device/cpu/product/gemm_amx.h"
 
 #include "device/cpu/product/amx.h"
@@ -54,7 +53,8 @@ struct amx_sizes {
     int64_t depth;            /* number of blocks of k whose outer sides are packed together */
 };
 
-/* Several threads take inner blocks as pieces; packing deep blocks keeps barriers rare. */
+/* If there are several threads, they take inner blocks as pieces. Packing many blocks of k together
+ * keeps barriers rare. */
 static struct amx_sizes amx_sizes(int64_t m, int64_t n, int64_t k, int threads) {
     int64_t kc = amx_kc(k);
     struct amx_sizes s = {.kc = kc,
@@ -78,7 +78,8 @@ static int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
     return amx_packed_floats(s.kc * (s.depth * s.outer + threads * s.inner));
 }
 
-/* The same for a part by one thread, of this size or smaller; a smaller k may have a larger kc. */
+/* The same for a part that one thread computes, of this size or smaller; a smaller k may have a
+ * larger kc. */
 static int64_t amx_part_floats(int64_t m, int64_t n, int64_t k) {
     int64_t kc = min_i64(round_up(k, AMX_SIDE), AMX_KC_ALONE), total = 0;
     int64_t count[2] = {max_i64(m, n), min_i64(m, n)}, elements[2] = {AMX_INNER, AMX_OUTER};
@@ -111,7 +112,8 @@ static INLINE int64_t amx_bytes(const struct amx_at *at, int which) {
     return at->block[which] / AMX_SIDE * at->panel;
 }
 
-/* The next of `count` pieces after `last`, -1: none; by sl_device_pool_take if there is a pool. */
+/* Returns the next of `count` pieces after `last`, or -1 if none is left. With a pool it asks
+ * sl_device_pool_take. */
 static INLINE int64_t amx_take(const struct amx_at *at, int64_t count, int thread, int64_t last) {
     if (at->pool)
         return sl_device_pool_take(at->pool, count, thread);
@@ -155,7 +157,8 @@ static void amx_pack_matrix(const struct amx_at *at, int which, int64_t i, int64
     }
 }
 
-/* A pack_fn writes one line of `ld` floats per k; these are then packed into tiles. */
+/* Packs by a pack_fn, which writes one line of `ld` floats per k; these lines are then packed into
+ * tiles. */
 static void amx_pack_by(const struct amx_at *at, int which, int64_t i, int64_t count, char *to) {
     float lines[AMX_PACK_STEPS * AMX_SIDE * AMX_SIDE + LANES] __attribute__((aligned(64)));
     const struct sl_gemm_spec *g = at->gemm;
@@ -270,7 +273,8 @@ static void amx_results(struct amx_at *at, const float *sums, const int64_t plac
         g->finish(g, place[0], place[1], place[2], place[3]);
 }
 
-/* The operand that the results of a tile at (i, j) are combined with, other than c; or NULL. */
+/* Returns the operand other than c that the results of a tile at (i, j) are combined with, or
+ * NULL. */
 static INLINE const float *amx_also(const struct amx_at *at, int64_t i, int64_t j) {
     const struct sl_gemm_spec *g = at->gemm;
     const float *first = at->pc == 0 && !g->add ? g->start : NULL;

@@ -3,7 +3,8 @@
 
 /* ---- prefetching: while tiles compute, they prefetch the next block of A into L2 ---- */
 
-/* A piece is MR x 2 cache lines of one row; transposed: 2 cache lines of MR rows. */
+/* Sets the next block of A. A piece is MR x 2 cache lines of one row, or, if A is transposed, 2
+ * cache lines of MR rows. */
 void gemm_block_look_ahead(struct sl_gemm_block *at, int64_t i, int64_t p, int64_t rows,
                            int64_t cols) {
     const struct sl_gemm_spec *g = at->gemm;
@@ -40,7 +41,8 @@ static INLINE void prefetch_next_a(struct sl_gemm_ahead *ahead, struct sl_gemm_t
                                   : ahead->at + row * ahead->ld + piece * 2 * LINE * MR;
 }
 
-/* Tile `index` of a panel prefetches its share of the next panel: rows of B, 2 cache lines each. */
+/* Prefetches the share that tile `index` of a panel has of the next panel: rows of B, 2 cache lines
+ * each. */
 static INLINE void prefetch_next_b(const struct sl_gemm_block *at, struct sl_gemm_tile *t,
                                    int64_t index) {
     const struct sl_gemm_matrix *b = &at->next_b;

@@ -1,13 +1,12 @@
-/* c = a b jointly by all threads of a worker: both sides are packed once for all.
+/* c = a b, computed by all threads of a worker together: B is packed once for all.
  *
  *   for columns by `wide`, for k by `deep`
- *     groups of columns times the first piece of rows: the thread packs their panels of B for all
- *     parts of columns times the other pieces of rows: a thread packs A when it changes rows: L2
+ *     groups of columns x the first piece of rows    packs their panels of B, for all threads
+ *     parts of columns x the other pieces of rows    packs A (L2) when the thread changes rows
  *
- * Both are one loop: a thread that finds all groups begun goes on and waits for panels only where
- * it needs them. B usually comes from memory, so the tiles of a panel prefetch the next one. Blocks
- * of k are those of gemm_block.h, and so are the bits.
- */
+ * No barrier lies between the two: a thread that finds all groups begun goes on with the parts,
+ * and waits for panels only where it needs them. B usually comes from memory, so the tiles of a
+ * panel prefetch the next one. Blocks of k are those of gemm_block.h, and so are the bits. */
 #include "device/cpu/product/gemm_joint.h"
 
 #include "device/cpu/product/gemm_block.h"
@@ -15,15 +14,18 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* Pieces of the rows per thread, at least; panels of B in a part of its columns. */
+/* JOINT_PIECES: pieces of the rows per thread, at least. JOINT_PANELS: panels of B in a part of the
+ * columns. */
 enum { JOINT_PIECES = 4, JOINT_PANELS = 4 };
 
 struct joint_sizes {
     int64_t kc;
-    int64_t wide, deep; /* columns and k of B that are packed together; deep: a multiple of kc */
-    int64_t pieces;     /* of the rows */
-    int64_t a_floats;   /* packed A of a thread */
-    int64_t b_floats;   /* packed B of all threads, and a counter per part of the columns */
+    /* columns and k of B that are packed together; `deep` is a multiple of kc */
+    int64_t wide, deep;
+    int64_t pieces;   /* number of pieces of the rows */
+    int64_t a_floats; /* floats of the packed A of a thread */
+    /* floats of the packed B of all threads, with a counter per part of the columns */
+    int64_t b_floats;
 };
 
 /* Returns the number of parts of so many columns. */
@@ -188,8 +190,9 @@ static void joint_panels(const struct joint *job, struct sl_gemm_block *at, int6
     at->pack_a = pack_a;
 }
 
-/* The other pieces of rows. Threads take small pieces, so that the last one ends soon after the
- * others: one part of the columns of a few rows. The packed A is reused for the next part. */
+/* Computes the other pieces of rows. Threads take small pieces, so that all threads end at about
+ * the same time. A piece is one part of the columns of a few rows. The packed A is reused for the
+ * next part of the same rows. */
 static void joint_rows(const struct joint *job, struct sl_gemm_block *at, int thread) {
     const int64_t parts = joint_parts(job->n1 - job->n0), count = (job->sizes.pieces - 1) * parts;
     int64_t packed = 0;
@@ -209,7 +212,8 @@ static void joint_rows(const struct joint *job, struct sl_gemm_block *at, int th
     }
 }
 
-/* Every group of columns is begun before the other rows: no thread waits for unclaimed work. */
+/* Every group of columns is begun before any other rows, so no thread waits for work that nobody
+ * has taken. */
 static void joint_part(void *ctx, int thread, int threads) {
     const struct joint *job = ctx;
     struct sl_gemm_block at = {.gemm = job->gemm};

@@ -8,7 +8,8 @@
 #define joint_joins SL_ISA_NAME(joint_joins)
 #define joint_product SL_ISA_NAME(joint_product)
 
-/* Whether `count` products of m rows are computed jointly: few products, enough rows per thread. */
+/* Returns true if `count` products of m rows are computed this way: few products, enough rows per
+ * thread. */
 bool joint_joins(int64_t m, int64_t count, int threads);
 /* Floats of scratch per thread. */
 int64_t joint_floats(int64_t m, int64_t n, int64_t k, int threads);

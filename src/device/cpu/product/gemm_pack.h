@@ -2,10 +2,9 @@
  *
  *   A: [kc][rows], rows <= MR          B: [kc][nv * LANES], columns past the matrix are 0
  *
- * For either layout of a matrix one of the copies is a transposition, done in registers. Stores of
- * A are LANES wide: row k + 1 overwrites the excess of row k, so a buffer of A needs LANES more
- * floats.
- */
+ * For either layout of a matrix, the copy of A or that of B is a transposition, which is done in
+ * registers. Stores of A are LANES wide: row k + 1 overwrites what row k stored past its end, so
+ * a buffer of A needs LANES more floats. */
 #ifndef SL_DEVICE_CPU_PRODUCT_GEMM_PACK_H
 #define SL_DEVICE_CPU_PRODUCT_GEMM_PACK_H
 

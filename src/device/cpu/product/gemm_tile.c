@@ -1,8 +1,9 @@
 /* The innermost loop of every matrix product, for each number of rows and vectors. */
 #include "device/cpu/product/gemm_tile.h"
 
-/* sum + a b, a broadcast. AVX-512 broadcasts within the multiplication: one instruction less where
- * a is used once. Fused like all other products of this file: same bits. */
+/* sum + a b, where one float a is broadcast. AVX-512 broadcasts within the multiplication, which
+ * saves an instruction if a is used once. It is fused like all other products of this file, so the
+ * bits are the same. */
 static INLINE vf add_spread(vf sum, const float *a, vf b) {
 #if LANES == 16
     __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(sum) : "m"(*a), "v"(b));

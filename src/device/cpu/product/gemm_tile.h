@@ -27,9 +27,10 @@ struct sl_gemm_tile {
     float *c;
     int64_t ldc;
     int64_t
-        c_next; /* from the first vector of a row of c to the second; LANES unless columns jump */
+        c_next; /* floats from the first vector of a row of c to the second: LANES unless columns
+                 * jump */
     const float *bias;  /* added to every row; NULL: none */
-    const float *start; /* added after it, row i at i * start_step; NULL: none */
+    const float *start; /* added after the bias; row i is at i * start_step; NULL: none */
     int64_t start_step;
     /* Memory to prefetch while the tile computes. NULL: none. */
     const float *next_a; /* 2 cache lines at each of mr steps */

@@ -20,7 +20,8 @@ static struct sl_recurrent recurrent_of(const struct sl_instr *instr) {
         .b = y[0], .t = y[1], .h = y[2], .k = y[2], .parts = instr->out_count == 2 ? 3 : 1};
 }
 
-/* The sums over h of LANES units of one part, with their bias; sums NULL: h is 0. */
+/* Returns the sums over h of LANES units of one part, plus their bias. If `sums` is NULL, h is
+ * 0. */
 static INLINE vf from_h(const struct layer *l, const float *sums, int64_t part, int64_t j,
                         int64_t wide, int64_t n) {
     vf a = optional_load(l->bias_hh, part * l->r.h + j, n);
@@ -123,7 +124,8 @@ struct back {
     int64_t step;
     bool relu;
     const float *gates, *y, *w_hh, *dy, *h0;
-    float *dx, *dh, *dh0; /* dh: what multiplies w_hh; dh0 [B,H] carries from step to step */
+    /* dh is the gradient of the product with w_hh; dh0 [B,H] carries it from step to step */
+    float *dx, *dh, *dh0;
 };
 
 static struct sl_recurrent back_recurrent(const struct sl_instr *instr) {

@@ -28,7 +28,8 @@ static INLINE void split_rows(vf x0, vf x1, char *to) {
 #pragma GCC unroll 3
     for (int part = 0; part < SL_ISA_AMX_PARTS; part++) {
         vu y0 = part < 2 ? nearest(x0) : (vu)x0, y1 = part < 2 ? nearest(x1) : (vu)x1;
-        vu row = y0 >> 16 | (y1 & 0xFFFF0000u); /* y0 of a tiny value has bits below */
+        /* y0 of a tiny value has bits below the upper half */
+        vu row = y0 >> 16 | (y1 & 0xFFFF0000u);
         memcpy(to + part * AMX_PART, &row, sizeof row);
         x0 -= (vf)y0;
         x1 -= (vf)y1;
