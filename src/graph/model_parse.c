@@ -26,7 +26,7 @@ static void append(struct sl_stmt ***tail, struct sl_stmt *stmt) {
     *tail = &stmt->next;
 }
 
-/* size V = 50257, T = 1024 */
+/* Parses: size V = 50257, T = 1024 */
 static sl_err parse_size(struct parser *p, struct sl_stmt ***tail) {
     do {
         SL_TRY(sl_lex_next(p->lex)); /* skips `size` or the comma */
@@ -40,7 +40,7 @@ static sl_err parse_size(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* input tokens : int[B, T] < V */
+/* Parses: input tokens : int[B, T] < V */
 static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_INPUT);
     struct sl_str type;
@@ -62,7 +62,7 @@ static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* param w[n, k] ~ normal(0.02)     param w[n] ~ zeros frozen     state mean[C] ~ zeros */
+/* Parses: param w[n, k] ~ normal(0.02)     param w[n] ~ zeros frozen     state mean[C] ~ zeros */
 static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, kind);
     SL_TRY(sl_lex_next(p->lex));
@@ -77,7 +77,7 @@ static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_st
     return SL_OK;
 }
 
-/* fn name(x, n = 3) { body } */
+/* Parses: fn name(x, n = 3) { body } */
 static sl_err parse_fn(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_FN);
     struct sl_fn_param **last = &stmt->params;
@@ -108,7 +108,7 @@ static sl_err parse_fn(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* repeat i in 0..L as h { body } */
+/* Parses: repeat i in 0..L as h { body } */
 static sl_err parse_repeat(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_REPEAT);
     struct sl_str in;
@@ -150,7 +150,7 @@ static sl_err parse_if(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* loss [name =] expr [weight expr] */
+/* Parses: loss [name =] expr [weight expr] */
 static sl_err parse_loss(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_LOSS);
     SL_TRY(sl_lex_next(p->lex));
@@ -168,7 +168,7 @@ static sl_err parse_loss(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* output name = expr */
+/* Parses: output name = expr */
 static sl_err parse_output(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_OUTPUT);
     SL_TRY(sl_lex_next(p->lex));
@@ -179,7 +179,7 @@ static sl_err parse_output(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* return a, b */
+/* Parses: return a, b */
 static sl_err parse_return(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_RETURN);
     SL_TRY(sl_lex_next(p->lex));
@@ -202,7 +202,7 @@ static sl_err parse_return(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* require cond, "message" */
+/* Parses: require cond, "message" */
 static sl_err parse_require(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_REQUIRE);
     SL_TRY(sl_lex_next(p->lex));
@@ -213,7 +213,7 @@ static sl_err parse_require(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* a, b = expr, or a bare expression */
+/* Parses: a, b = expr, or a bare expression */
 static sl_err parse_assign(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_ASSIGN);
     struct sl_target **last = &stmt->targets;
@@ -259,7 +259,7 @@ static sl_err next_dashed(struct sl_lex *lex) {
     return err;
 }
 
-/* use gpt2 with L = 24, C = 1024 */
+/* Parses: use gpt2 with L = 24, C = 1024 */
 static sl_err parse_use(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_USE);
     struct sl_stmt **last = &stmt->body;
@@ -320,7 +320,7 @@ static sl_err parse_block(struct parser *p, struct sl_stmt **out) {
     return sl_lex_next(p->lex);
 }
 
-/* model name "what it is" weights "file" */
+/* Parses: model name "what it is" weights "file" */
 sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast) {
     SL_TRY(sl_lex_skip_newlines(lex));
     ast->is_library = sl_lex_is_name(lex, "library");
