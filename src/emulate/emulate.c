@@ -54,8 +54,9 @@ static sl_err check_reads(const struct sl_emulate *e) {
 
 /* ---- the schedule ---- */
 
-/* 2bw: iteration t reads version t - 1 wherever the run ends, so a finished run can go on. Its table
- * then has the iteration after the last one. */
+/* Builds the schedule of the steps from `origin` on. With 2bw, iteration t reads version t - 1
+ * wherever the run ends, so a finished run can go on: its table has one iteration more than the
+ * run. */
 sl_err sl_emulate_begin(struct sl_emulate *e, int64_t origin) {
     int64_t left = e->model.steps - origin;
     const struct sl_schedule_opts opts = {
@@ -81,7 +82,7 @@ sl_err sl_emulate_begin(struct sl_emulate *e, int64_t origin) {
 
 /* ---- rows and groups ---- */
 
-/* The stages that use a parameter of the worker's graph; of several the last one. */
+/* Returns the stage that uses a parameter of the worker's graph; if several do, the last one. */
 static int stage_of_param(const struct sl_emulate *e, int param) {
     const struct sl_graph *graph = e->train.config.graph;
     int stage = 0;
@@ -101,7 +102,8 @@ static const struct sl_tie *tie_of(const struct sl_emulate *e, const char *name,
     return NULL;
 }
 
-/* The row of the optimizer for one parameter. A tied one is stepped as the highest of its stages. */
+/* Opens the optimizer's row for one parameter. A tied parameter is stepped as in the highest of its
+ * stages. */
 static sl_err open_row(struct sl_emulate *e, int i, const struct sl_emulate_copies *copies) {
     const struct sl_plan *plan = e->config.plan;
     const struct sl_policy_use *use = &e->model.policy;
@@ -202,7 +204,7 @@ static sl_err open_worker(struct sl_emulate *e) {
     return sl_run_train_open_optimizer(&e->train);
 }
 
-/* Copies of tied parameters if their stages read different versions. */
+/* Opens the worker. Tied parameters get copies if their stages read different versions. */
 static sl_err open_train(struct sl_emulate *e, struct sl_emulate_copies *copies) {
     const struct sl_graph *graph = e->model.graph;
     int64_t largest = 64;

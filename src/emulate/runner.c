@@ -3,7 +3,8 @@
 
 static void attach(void *ctx, const struct sl_run_hooks *hooks) {
     (void)ctx;
-    (void)hooks; /* every run() is one step: nothing to report early, nothing to stop */
+    /* every run() is one step, so there is nothing to report early and nothing to stop */
+    (void)hooks;
 }
 
 static sl_err run(void *ctx, int64_t steps, struct sl_step_report *reports, int64_t *ran) {
@@ -26,7 +27,7 @@ static sl_err restore(void *ctx, const struct sl_ckpt_place *at) {
 
 static int64_t step(const void *ctx) { return ((const struct sl_emulate *)ctx)->train.step; }
 
-/* One worker's, with one weight slab; the views replace its further ones. */
+/* The bytes of one worker with one weight slab; the views take the place of its other slabs. */
 static int64_t predicted_bytes(const void *ctx, bool files) {
     const struct sl_emulate *e = ctx;
     struct sl_stage_bytes bytes = sl_run_train_bytes(&e->train);

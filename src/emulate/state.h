@@ -16,9 +16,9 @@
 #include "run/store.h"
 #include "sched/reads.h"
 
-/* Parameters whose versions change together: those of a stage, or all. */
+/* Parameters whose versions change together: the parameters of a stage, or all. */
 struct sl_emulate_group {
-    int stage;   /* whose reads count */
+    int stage;   /* the stage whose reads count */
     int *params; /* [count] rows of the program */
     int count;
     struct sl_part *ranges; /* [range_count] bytes in a slab */
@@ -27,10 +27,10 @@ struct sl_emulate_group {
 };
 
 struct sl_emulate_queue {
-    struct sl_read now; /* content of the view, */
-    bool valid;         /* if it has one */
+    struct sl_read now; /* content of the view */
+    bool valid;         /* true if the view has a content */
     struct sl_read *reads;
-    char **memory; /* [depth] content i is at (first + i) mod depth */
+    char **memory; /* content i is at index (first + i) mod depth */
     int first, count, depth;
 };
 
@@ -42,9 +42,9 @@ struct sl_emulate_view {
 
 /* A row of the program. */
 struct sl_emulate_row {
-    int stage; /* the stage that reads it; of several: the last one */
+    int stage; /* the stage that reads it; if several do, the last one */
     int of;    /* parameter of the model */
-    bool copy; /* a further copy of a tied parameter */
+    bool copy; /* it is a further copy of a tied parameter */
     bool tied;
 };
 
@@ -64,20 +64,22 @@ struct sl_emulate {
     struct sl_emulate_view views[2];
     int group_count, view_count;
     int slab_of[2]; /* [backward] */
-    int scratch;    /* slab for policies that keep a velocity, -1: none */
+    int scratch;    /* slab for policies that keep a velocity; -1: none */
     bool portable;  /* a finished run can be continued with the same bits */
     bool begun;
-    int64_t origin;                /* steps before the schedule */
-    int64_t done;                  /* steps of the schedule: its newest version */
-    struct sl_scale_state *scales; /* [lag + 2] after each step */
+    int64_t origin; /* steps of the run before the schedule begins */
+    int64_t done;   /* finished steps of the schedule, which is also its newest version */
+    /* [lag + 2] state of the loss scale after each of the last steps */
+    struct sl_scale_state *scales;
     int32_t lag;
     void *tie_sum;
     int64_t version_bytes;
-    struct sl_run_tensors *tensors; /* store.c; NULL: not listed yet */
+    struct sl_run_tensors *tensors; /* built by store.c; NULL: not built yet */
 };
 
-/* untie.c: a graph in which every stage that trains a parameter has its own. `first` is the number of
- * parameters of `graph`; parameter first + i is a copy of copies[i].param for copies[i].stage. */
+/* untie.c: builds a graph in which every stage that trains a parameter has its own. `first` is the
+ * number of parameters of `graph`; parameter first + i is a copy of copies[i].param for stage
+ * copies[i].stage. */
 struct sl_emulate_copies {
     int count;
     struct sl_emulate_copy {
@@ -90,26 +92,26 @@ const struct sl_graph *sl_emulate_untie(struct sl_arena *arena, const struct sl_
                                         const int *stage_of,
                                         const struct sl_emulate_copies *copies);
 
-/* emulate.c: the schedule of the run from step `origin` on, and what follows from it. */
+/* emulate.c: builds the schedule of the run from step `origin` on, and what follows from it. */
 SL_MUST_CHECK sl_err sl_emulate_begin(struct sl_emulate *e, int64_t origin);
 
 /* views.c */
 SL_MUST_CHECK sl_err sl_emulate_open_views(struct sl_emulate *e);
 void sl_emulate_close_views(struct sl_emulate *e);
-/* No content is valid; queues are empty. */
+/* Makes all contents invalid and empties the queues. */
 void sl_emulate_forget_views(struct sl_emulate *e);
-/* Before micro-batch `micro` of the schedule. */
+/* Brings the views up to date before micro-batch `micro` of the schedule. */
 SL_MUST_CHECK sl_err sl_emulate_advance(struct sl_emulate *e, int64_t micro);
-/* Before the step that makes version done + 1. */
+/* Puts versions that are needed later into queues, before the step that makes version done + 1. */
 SL_MUST_CHECK sl_err sl_emulate_save(struct sl_emulate *e);
-/* What the queue of a group holds after the step that made `version`. out[depth]; NULL: only the
- * count. */
+/* Returns how many contents the queue of a group holds after the step that made `version`, and
+ * writes them to out[depth] unless `out` is NULL. */
 int sl_emulate_pending(const struct sl_emulate *e, const struct sl_emulate_view *view, int group,
                        int64_t version, struct sl_read *out);
-/* SL_ERR_REFUSED if the schedule needs more memory than there is. */
+/* Returns SL_ERR_REFUSED if the schedule needs more memory than there is. */
 SL_MUST_CHECK sl_err sl_emulate_check_depth(const struct sl_emulate *e);
 
-/* step.c: from the gradients of an iteration to version done + 1 in slab 0. */
+/* step.c: turns the gradients of an iteration into version done + 1 in slab 0. */
 SL_MUST_CHECK sl_err sl_emulate_apply(struct sl_emulate *e, struct sl_step_report *report);
 double sl_emulate_scale_of(const struct sl_emulate *e, int64_t iteration);
 struct sl_scale_state *sl_emulate_scale_after(const struct sl_emulate *e, int64_t version);

@@ -1,5 +1,5 @@
-/* From the gradients of an iteration to the next version of all stages. The sums, norms and decisions
- * are those of a pipeline (pipe/step.c, pipe/global_step.c), in the same order. */
+/* Turns the gradients of an iteration into the next version of all stages. The sums, norms and
+ * decisions are those of a pipeline (pipe/step.c, pipe/global_step.c), in the same order. */
 #include "emulate/state.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static const struct sl_program *program_of(const struct sl_emulate *e) {
     return e->train.worker->programs[SL_WORKER_FULL];
 }
 
-/* The memory of the use of a parameter of the model by a node. */
+/* Returns the memory for the gradient of one use of a parameter of the model by a node. */
 static void *use_of(const struct sl_emulate *e, const struct sl_param_grad *grad) {
     const struct sl_program *p = program_of(e);
     for (int u = 0; u < p->use_count; u++) {
@@ -40,7 +40,7 @@ static void *use_of(const struct sl_emulate *e, const struct sl_param_grad *grad
     return NULL;
 }
 
-/* All uses of a parameter with copies, in graph order; every copy gets the sum. */
+/* Adds all uses of a parameter with copies, in graph order. Every copy gets the sum. */
 static sl_err sum_copies(struct sl_emulate *e, int param) {
     const struct sl_graph *graph = e->model.graph;
     struct sl_device *device = e->train.device;
@@ -69,7 +69,7 @@ static sl_err sum_gradients(struct sl_emulate *e) {
     const struct sl_program *p = program_of(e);
     for (int i = 0; i < p->param_count; i++) {
         bool seen = !e->rows[i].copy;
-        for (int k = 0; k < i; k++) /* of several copies the first one sums */
+        for (int k = 0; k < i; k++) /* only the first of several copies sums */
             seen |= e->rows[k].copy && e->rows[k].of == e->rows[i].of;
         if (!seen)
             SL_TRY(sum_copies(e, e->rows[i].of));
@@ -95,8 +95,8 @@ static sl_err step_global(struct sl_emulate *e, struct sl_step_report *report,
     return verdict.finite ? sl_run_policy_update(&e->policy, args, e->scratch, e->follows) : SL_OK;
 }
 
-/* Every stage decides for itself, a tied parameter by its own norm. The report is that of the first
- * stage of worker 0. */
+/* Every stage decides for itself; for a tied parameter its own norm decides. The report is that of
+ * the first stage of worker 0. */
 static sl_err step_alone(struct sl_emulate *e, struct sl_step_report *report,
                          struct sl_update_args *args) {
     const struct sl_program *p = program_of(e);

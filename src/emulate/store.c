@@ -2,8 +2,9 @@
  *
  *   @emulate-forward   weights of the view | per group: contents of its queue, the oldest first, zeros
  *
- * What the parts stand for follows from the schedule and the step, so only their bytes are kept. Of
- * 2bw the view holds the weights one version older, and checkpoints are those of a pipeline. */
+ * The schedule and the step tell what the parts stand for, so only their bytes are kept. With
+ * 2bw the view holds the weights that are one version older, and checkpoints are those of a
+ * pipeline. */
 #include "emulate/state.h"
 
 #include "base/hash.h"
@@ -22,7 +23,8 @@ static int64_t view_bytes(const struct sl_emulate *e, const struct sl_emulate_vi
     return bytes;
 }
 
-/* Memory of byte `from` of the tensor of a view, and how many bytes follow there; NULL: zeros. */
+/* Returns the memory of byte `from` of a view's tensor, and how many bytes follow there; NULL if
+ * these are zeros. */
 static char *view_memory(const struct sl_emulate *e, const struct sl_emulate_view *view,
                          int64_t from, int64_t *size_bytes) {
     int64_t slab = e->train.worker->programs[SL_WORKER_FULL]->param_bytes;
@@ -49,7 +51,7 @@ static bool worker_has(const void *ctx, const struct sl_tensor_id *id) {
     return sl_run_worker_memory(((const struct sl_emulate *)ctx)->train.worker, id, 0) != NULL;
 }
 
-/* Weights one version older; frozen ones have no versions. */
+/* Lists the weights that are one version older. Frozen weights have no versions. */
 static void list_older(struct sl_emulate *e, struct sl_run_tensors *all) {
     for (int64_t i = 0, count = all->count; i < count; i++) {
         if (all->ids[i].part != SL_PART_WEIGHT ||
@@ -88,7 +90,8 @@ static void list_tensors(struct sl_emulate *e) {
     }
 }
 
-/* Memory of byte `from` of a tensor; *size_bytes becomes smaller if fewer bytes follow there. */
+/* Returns the memory of byte `from` of a tensor. *size_bytes becomes smaller if fewer bytes follow
+ * there. */
 static char *memory_of(const struct sl_emulate *e, const struct sl_tensor_id *id, int64_t from,
                        int64_t *size_bytes) {
     int64_t here = *size_bytes;
@@ -125,7 +128,7 @@ static sl_err get(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, vo
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* Every copy of a tied parameter has the same weights and state. */
+/* Writes weights or state into every copy of a tied parameter, because all copies are equal. */
 static sl_err put_copies(struct sl_emulate *e, const struct sl_tensor_id *id, int64_t from,
                          int64_t size_bytes, const void *bytes) {
     const struct sl_program *p = e->train.worker->programs[SL_WORKER_FULL];
@@ -170,8 +173,8 @@ static void attach(void *ctx, struct sl_ckpt_copy *copy) {
 
 /* ---- the position ---- */
 
-/* Of the reads of the first iterations, of the last ones before the step and of what the queues hold
- * then; and where they are. */
+/* Hashes the groups, the versions that the first iterations and the last ones before the step read,
+ * and the depth of the queues. */
 static uint64_t hash_of(const struct sl_emulate *e, int64_t done) {
     enum { ENDS = 64 };
     const struct sl_reads *r = &e->reads;
@@ -263,7 +266,8 @@ static sl_err fits(void *ctx, const struct sl_ckpt_place *place, bool may_drop, 
                           : "its checkpoint is not one of an emulation that was under way");
 }
 
-/* The views have been loaded; 2bw: the schedule is that of a run that was never stopped. */
+/* Sets what the views and queues hold, after their bytes were loaded. With 2bw the schedule is that
+ * of a run that was never stopped. */
 static sl_err restore_views(struct sl_emulate *e, const struct sl_ckpt_place *place) {
     int64_t origin = 0;
     uint64_t hash;
@@ -283,8 +287,8 @@ static sl_err restore_views(struct sl_emulate *e, const struct sl_ckpt_place *pl
     return SL_OK;
 }
 
-/* A load puts all contents of the queues before it is known how many count. Without its state in
- * flight a run begins again at the step of the checkpoint. */
+/* Marks all queues as full, because a load fills all their contents before it is known how many
+ * count. Without its state in flight a run begins again at the step of the checkpoint. */
 static void fill_queues(struct sl_emulate *e) {
     for (int v = 0; v < e->view_count; v++)
         for (int g = 0; g < e->group_count; g++) {

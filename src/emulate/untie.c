@@ -33,7 +33,7 @@ struct untie {
     struct sl_graph *out;
 };
 
-/* The parameter that a node of `stage` uses in place of `param`. */
+/* Returns the parameter that a node of `stage` uses in place of `param`. */
 static int param_for(const struct untie *u, int param, int stage) {
     for (int i = 0; i < u->copies->count; i++)
         if (u->copies->at[i].param == param && u->copies->at[i].stage == stage)
@@ -50,7 +50,8 @@ static void add_params(struct untie *u, struct sl_arena *arena) {
     memcpy(u->out->values.at, graph->values.at, sizeof *graph->values.at * (size_t)values);
     for (int i = 0; i < more; i++) {
         struct sl_param *copy = &u->out->params.at[params + i];
-        *copy = graph->params.at[u->copies->at[i].param]; /* and its name: the same first values */
+        /* copies the name too, which gives the same initial values */
+        *copy = graph->params.at[u->copies->at[i].param];
         u->out->values.at[values + i] = graph->values.at[copy->value];
         u->out->values.at[values + i].index = (int)params + i;
         copy->value = (int)values + i;
@@ -59,7 +60,8 @@ static void add_params(struct untie *u, struct sl_arena *arena) {
     u->out->values.count = u->out->values.room = values + more;
 }
 
-/* A backward node reads the weights of the stage of its forward node. */
+/* Changes the parameters of a node. A backward node reads the weights of the stage of its forward
+ * node. */
 static void change_node(const struct untie *u, struct sl_arena *arena, struct sl_node *node,
                         int stage) {
     int *in = SL_NEW(arena, int, node->in_count + 1);

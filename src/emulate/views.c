@@ -14,8 +14,8 @@ static bool same(struct sl_read a, struct sl_read b) {
 
 /* ---- queues ---- */
 
-/* After the step the next micro-batch has its content already. Contents of the new version, and of
- * later ones, come from slab 0 when they are needed. */
+/* Lists what the queue must hold after a step. The next micro-batch has its content already.
+ * Contents of the new version and of later ones come from slab 0 when they are needed. */
 int sl_emulate_pending(const struct sl_emulate *e, const struct sl_emulate_view *view, int group,
                        int64_t version, struct sl_read *out) {
     int64_t micro = version * e->reads.micros, total = (int64_t)e->sched->iters * e->reads.micros;
@@ -101,7 +101,7 @@ void sl_emulate_forget_views(struct sl_emulate *e) {
 
 /* ---- contents ---- */
 
-/* Copies a group between a slab and a content; `to` or `from` is the start of a slab. */
+/* Copies a group between a slab and a content. `slab` is the start of a slab. */
 static sl_err copy_content(struct sl_emulate *e, int group, char *slab, char *content,
                            bool to_slab) {
     const struct sl_emulate_group *g = &e->groups[group];
@@ -125,7 +125,7 @@ static sl_err copy_between_slabs(struct sl_emulate *e, int group, int to, int fr
     return SL_OK;
 }
 
-/* From slab 0, which holds the version, into a slab or a content of a queue. */
+/* Copies slab 0, which holds the version, into another slab or into a content of a queue. */
 static sl_err make_content(struct sl_emulate *e, int group, struct sl_read read, int slab,
                            char *content) {
     const struct sl_emulate_group *g = &e->groups[group];
