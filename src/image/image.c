@@ -1,4 +1,4 @@
-/* Formats, channels, orientation, values. */
+/* Formats of pictures: channels, orientation, values. */
 #include "image/image.h"
 
 #include <stdlib.h>
@@ -37,7 +37,8 @@ const char *sl_image_formats(void) {
     return sl_image_has_png ? "PNG" : sl_image_has_jpeg ? "JPEG" : "no format";
 }
 
-/* To `channels`; the luma of ITU-R 601 with 16 bits of fraction, as Pillow computes it. */
+/* Converts to `channels`. Grey is the luma of ITU-R 601 with 16 bits of fraction, as Pillow
+ * computes it. */
 static sl_err convert(const char *name, int channels, struct sl_image *image) {
     struct sl_image out;
     if (image->channels == channels)
@@ -56,7 +57,8 @@ static sl_err convert(const char *name, int channels, struct sl_image *image) {
     return SL_OK;
 }
 
-/* Bits of an orientation: the image is stored with rows and columns exchanged, mirrored, upside down. */
+/* Undoes an EXIF orientation. Its bits say that the image is stored with rows and columns
+ * exchanged, mirrored, or upside down. */
 static sl_err orient(const char *name, int turn, struct sl_image *image) {
     static const struct {
         bool exchanged, mirror, upside;

@@ -17,8 +17,8 @@
 enum { SL_IMAGE_PIXELS = 1 << 26, SL_IMAGE_SIDE = 65535 };
 
 struct sl_image {
-    int width, height, channels; /* 1: grey, 3: red, green, blue */
-    unsigned char *at;           /* [height][width][channels]; sl_image_free */
+    int width, height, channels; /* channels is 1 (grey) or 3 (red, green, blue) */
+    unsigned char *at;           /* [height][width][channels]; sl_image_free frees it */
 };
 
 /* Decodes a file to `channels` 1 or 3. Alpha is dropped, 16 bits become the upper 8, palettes become
@@ -28,12 +28,12 @@ SL_MUST_CHECK sl_err sl_image_decode(const char *name, const unsigned char *byte
                                      int64_t size_bytes, int channels, struct sl_image *out);
 void sl_image_free(struct sl_image *image);
 
-/* "png", "jpeg", or NULL: other bytes. */
+/* Returns "png" or "jpeg", or NULL for other bytes. */
 const char *sl_image_format(const unsigned char *bytes, int64_t size_bytes);
-/* Formats that this program can decode, for messages: "PNG and JPEG". */
+/* Returns the formats that this program can decode, for messages: "PNG and JPEG". */
 const char *sl_image_formats(void);
 
-struct sl_image_box { /* a part of an image; whole pixels */
+struct sl_image_box { /* a part of an image, in whole pixels */
     int left, top, width, height;
 };
 
@@ -42,22 +42,22 @@ struct sl_image_box { /* a part of an image; whole pixels */
 SL_MUST_CHECK sl_err sl_image_resize(const struct sl_image *image, const struct sl_image_box *box,
                                      int width, int height, struct sl_image *out);
 
-/* The values of a part: (pixel / 255 - mean) / deviation, in dst [channels][height][width], mirrored if
- * `flip`. mean, deviation: [channels]. */
+/* Writes the values (pixel / 255 - mean) / deviation of a part to dst [channels][height][width],
+ * mirrored if `flip`. mean and deviation have one number per channel. */
 struct sl_image_scale {
     float mean[3], deviation[3];
 };
 void sl_image_values(const struct sl_image *image, const struct sl_image_box *box, bool flip,
                      const struct sl_image_scale *scale, float *dst);
 
-/* Private to image/: readers of one format, to 1, 3 channels as the file has them (alpha dropped).
- * *turn is the EXIF orientation, 1 to 8. */
+/* Private to image/: readers of one format. They give 1 or 3 channels, as the file has them,
+ * without alpha. *turn is the EXIF orientation, 1 to 8. */
 SL_MUST_CHECK sl_err sl_image_read_png(const char *name, const unsigned char *bytes,
                                        int64_t size_bytes, struct sl_image *out);
 SL_MUST_CHECK sl_err sl_image_read_jpeg(const char *name, const unsigned char *bytes,
                                         int64_t size_bytes, struct sl_image *out, int *turn);
 extern const bool sl_image_has_png, sl_image_has_jpeg;
-/* Takes memory for the pixels; refuses sizes above the limits. */
+/* Allocates the pixels; refuses sizes above the limits. */
 SL_MUST_CHECK sl_err sl_image_make(const char *name, int64_t width, int64_t height, int channels,
                                    struct sl_image *out);
 

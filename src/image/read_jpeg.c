@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* After stdio.h. */
+/* These headers need stdio.h before them. */
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -13,7 +13,7 @@ const bool sl_image_has_jpeg = true;
 
 enum { SCANS_MAX = 128, EXIF_BYTES = 65533, TAGS_MAX = 256 };
 
-/* A progressive file decodes all its pixels once per scan. */
+/* Limit on work: a progressive file decodes all its pixels once per scan. */
 static const int64_t work_max = (int64_t)1 << 29;
 
 struct reader {
@@ -31,7 +31,7 @@ static void on_error(j_common_ptr jpeg) {
     longjmp(r->back, 1);
 }
 
-/* libjpeg would fill what is missing with grey. */
+/* Fails if data is missing; libjpeg would fill the gap with grey. */
 static void on_message(j_common_ptr jpeg, int level) {
     if (level < 0 &&
         (jpeg->err->msg_code == JWRN_JPEG_EOF || jpeg->err->msg_code == JWRN_HIT_MARKER))
@@ -57,7 +57,7 @@ static unsigned number(const unsigned char *p, int width, bool big) {
     return value;
 }
 
-/* 1 if there is none. */
+/* Returns the orientation; 1 if there is none. */
 static int orientation(const unsigned char *p, size_t size) {
     if (size < 14 || memcmp(p, "Exif\0\0", 6) != 0)
         return 1;
@@ -104,7 +104,8 @@ static sl_err check_colours(const struct reader *r) {
     }
 }
 
-/* Everything that libjpeg may leave by a jump: no local variable of it is read after one. */
+/* All calls that libjpeg may leave by a jump. No local variable of this function is read after a
+ * jump. */
 static sl_err read_all(struct reader *r, const unsigned char *bytes, unsigned long size_bytes,
                        struct sl_image *out, int *turn) {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;

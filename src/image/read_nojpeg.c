@@ -1,4 +1,4 @@
-/* Without libjpeg. */
+/* For a build without libjpeg. */
 #include "image/image.h"
 
 const bool sl_image_has_jpeg = false;

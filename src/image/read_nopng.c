@@ -1,4 +1,4 @@
-/* Without libpng. */
+/* For a build without libpng. */
 #include "image/image.h"
 
 const bool sl_image_has_png = false;

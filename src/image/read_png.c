@@ -41,7 +41,7 @@ static void on_warning(png_structp png, png_const_charp message) {
     (void)message;
 }
 
-/* Colours of a palette, bits of grey and 16 bits to 8 bits; no alpha. */
+/* Makes libpng convert palettes, grey of few bits and 16-bit values to 8 bits, and drop alpha. */
 static void set_transforms(png_structp png, png_infop info) {
     int colour = png_get_color_type(png, info), depth = png_get_bit_depth(png, info);
     if (depth == 16)
@@ -55,7 +55,8 @@ static void set_transforms(png_structp png, png_infop info) {
     png_set_interlace_handling(png);
 }
 
-/* Everything that libpng may leave by a jump: no local variable of it is read after one. */
+/* All calls that libpng may leave by a jump. No local variable of this function is read after a
+ * jump. */
 static sl_err read_all(png_structp png, png_infop info, struct source *source, struct sl_image *out,
                        png_bytep **rows) {
     if (setjmp(png_jmpbuf(png)))

@@ -9,16 +9,16 @@
 
 enum { FRACTION_BITS = 22 };
 
-struct filter {      /* of one direction */
-    int taps;        /* most weights of an output pixel */
-    int *first;      /* [size] first input pixel */
-    int *count;      /* [size] */
+struct filter {      /* the filter of one direction */
+    int taps;        /* largest number of weights of an output pixel */
+    int *first;      /* [size] first input pixel of each output pixel */
+    int *count;      /* [size] number of its input pixels */
     int32_t *weight; /* [size][taps] */
 };
 
 static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
-/* From `in` to `out` pixels. */
+/* Makes the filter that turns `in` pixels into `out` pixels. */
 static void make_filter(struct filter *f, int in, int out) {
     double scale = (double)in / out, wide = scale < 1 ? 1 : scale, step = 1 / wide;
     f->taps = (int)ceil(wide) * 2 + 1;
@@ -55,7 +55,7 @@ static unsigned char to_byte(int32_t sum) {
     return (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* One row: input pixels are `channels` apart. */
+/* Resizes one row, whose pixels are `channels` bytes apart. */
 static void resize_row(const struct filter *f, const unsigned char *in, int width, int channels,
                        unsigned char *out) {
     for (int x = 0; x < width; x++) {
@@ -70,7 +70,7 @@ static void resize_row(const struct filter *f, const unsigned char *in, int widt
     }
 }
 
-/* Output row y from rows of `stride` bytes. */
+/* Computes output row y from rows that are `stride` bytes apart. */
 static void mix_rows(const struct filter *f, int y, const unsigned char *in, int64_t stride,
                      int64_t bytes, unsigned char *out) {
     const int32_t *weight = f->weight + (int64_t)y * f->taps;

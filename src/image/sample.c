@@ -113,11 +113,11 @@ static int below(const struct sl_image_draw *draw, int i, int count) {
     return (int)sl_rng_below(draw->seed, stream + (uint64_t)i, draw->draw, count);
 }
 
-/* Half of a difference, rounded to even as in Python. */
+/* Returns half of a difference, rounded to even as in Python. */
 static int half(int difference) { return difference / 2 + (difference % 4 == 3); }
 
-/* A part of 8 to 100 % of the area; after ten tries, the largest centred one (Szegedy et al. 2015;
- * torchvision's RandomResizedCrop). */
+/* Chooses a part with 8 to 100 % of the area; after ten tries, the largest centred part (Szegedy et
+ * al. 2015; torchvision's RandomResizedCrop). */
 static struct sl_image_box scaled_box(const struct sl_image *image,
                                       const struct sl_image_draw *draw) {
     enum { TRIES = 10 };
@@ -147,7 +147,8 @@ static struct sl_image_box scaled_box(const struct sl_image *image,
     return box;
 }
 
-/* The size after resizing: the short side is `resize`, or the picture covers the input. */
+/* Computes the size after resizing: the short side is `resize`, or the picture just covers the
+ * input. */
 static void whole_size(const struct sl_image_options *o, const struct sl_image *image, int width,
                        int height, int *new_width, int *new_height) {
     int64_t w = image->width, h = image->height, side = o->resize;

@@ -5,23 +5,24 @@
 #include "image/image.h"
 
 enum sl_image_crop {
-    SL_CROP_CENTRE, /* of the resized picture */
+    SL_CROP_CENTRE, /* the centre of the resized picture */
     SL_CROP_RANDOM, /* any place of the resized picture */
     SL_CROP_SCALED  /* 8 to 100 % of the area, 3:4 to 4:3, resized to the size of the input */
 };
 
 struct sl_image_options {
-    int resize; /* the short side; 0: the picture covers the input */
+    int resize; /* length of the short side; 0: the picture just covers the input */
     enum sl_image_crop crop;
-    bool flip; /* every other sample, at random */
+    bool flip; /* mirror every other sample, at random */
     struct sl_image_scale scale;
 };
 
-/* "resize=256,crop=random,flip=1,mean=0.5/0.5/0.5,std=0.5"; `width`, `height`: of the input. */
+/* Reads options such as "resize=256,crop=random,flip=1,mean=0.5/0.5/0.5,std=0.5". `width` and
+ * `height` are those of the input. */
 SL_MUST_CHECK sl_err sl_image_options_read(const char *text, int channels, int width, int height,
                                            struct sl_image_options *out);
 
-/* Sample number `draw` of a run; `vary`: with the random choices. */
+/* Names sample number `draw` of a run. With `vary` it gets the random choices. */
 struct sl_image_draw {
     uint64_t seed, draw;
     bool vary;

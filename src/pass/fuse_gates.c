@@ -4,9 +4,10 @@
  *   s = f(g)   h = s u                                -> f_mul        g u    -> h
  *   du = dh s  ds = dh u  dg = f_dx(ds, g)            -> f_mul_grad   dh g u -> dg du h?
  *
- * All or nothing: without the backward part, s is needed. If only a product in front and the gradient
- * of its weight read h, the backward kernel computes h again, for that gradient, and it is not stored
- * either. The fused kernels round like the separate ones. */
+ * A gate is fused as a whole or not at all: without the backward part, s must be stored. If only
+ * a product in front and the gradient of its weight read h, the backward kernel computes h
+ * again, for that gradient, and it is not stored either. The fused kernels round like the
+ * separate ones. */
 #include "pass/fuse.h"
 
 static const struct kind {
@@ -16,20 +17,21 @@ static const struct kind {
     {"silu", "silu_dx", SL_FUSED_SILU_MUL, SL_FUSED_SILU_MUL_GRAD},
 };
 
-enum { COPIES = 2 }; /* forward, and recomputed in the backward pass */
+enum { COPIES = 2 }; /* the forward pass, and its repetition in the backward pass */
 
 struct gate {
     const struct kind *kind;
-    int f[COPIES], mul[COPIES], copies; /* instructions */
-    int du, ds, dg;                     /* -1: there is no backward part */
-    int g, u, s, dh;                    /* values */
+    int f[COPIES], mul[COPIES], copies; /* indices of instructions */
+    int du, ds, dg;                     /* indices of instructions; -1: there is no backward part */
+    int g, u, s, dh;                    /* ids of values */
 };
 
 static int other_input(const struct sl_instr *mul, int value) {
     return mul->in[mul->in[0].value == value].value;
 }
 
-/* Is instruction i a product of two values of the shape and dtype of its result? */
+/* Returns true if instruction i is a product of two values with the shape and dtype of its
+ * result. */
 static bool is_product(const struct sl_build *b, int i) {
     const struct sl_instr *mul = &b->instrs.at[i];
     if (i < 0 || !sl_pass_fuse_is(mul, "mul") || !sl_pass_fuse_plain(mul))
@@ -41,7 +43,7 @@ static bool is_product(const struct sl_build *b, int i) {
     return mul->in[0].value != mul->in[1].value;
 }
 
-/* The activation i of one copy of the forward pass, and the product of its result. */
+/* Adds activation i of one copy of the forward pass, and the product that reads its result. */
 static bool add_copy(const struct sl_build *b, int i, struct gate *z) {
     const struct sl_instr *f = &b->instrs.at[i];
     int j = sl_pass_fuse_reader(b, i, "mul", f->out[0].value);
@@ -56,7 +58,8 @@ static bool add_copy(const struct sl_build *b, int i, struct gate *z) {
     return true;
 }
 
-/* The product with `value` after the forward pass and its repetition, in place of `not`. */
+/* Returns a product that reads `value` behind the forward pass and its repetition, other than
+ * `not`. */
 static int find_product(const struct sl_build *b, int value, int not ) {
     for (int at = b->users_at[value]; at < b->users_at[value + 1]; at++) {
         int i = b->users[at];
@@ -67,7 +70,7 @@ static int find_product(const struct sl_build *b, int value, int not ) {
     return -1;
 }
 
-/* ds = dh u, which only the gradient of the activation reads. */
+/* Finds ds = dh u, which only the gradient of the activation may read. */
 static bool find_ds(const struct sl_build *b, struct gate *z) {
     for (int at = b->users_at[z->u]; at < b->users_at[z->u + 1]; at++) {
         int i = b->users[at];
@@ -83,7 +86,7 @@ static bool find_ds(const struct sl_build *b, struct gate *z) {
     return false;
 }
 
-/* The three instructions of the backward part; false: s has other readers. */
+/* Finds the three instructions of the backward part. Returns false if s has other readers. */
 static bool find_backward(const struct sl_build *b, struct gate *z) {
     z->du = z->ds = z->dg = -1;
     if (b->readers[z->s] == 1)
@@ -118,7 +121,8 @@ static void set_instr(struct sl_build *b, struct sl_instr *to, const struct sl_i
     to->kernel = kernel;
 }
 
-/* The gradient of a weight, which alone reads h in the backward pass; -1: h must be stored. */
+/* Returns the gradient of a weight that alone reads h in the backward pass; -1: h must be
+ * stored. */
 static int find_dw(const struct sl_build *b, int h) {
     int found = -1;
     if (b->spec->recompute || b->readers[h] != 2 || is_output(b, h))
@@ -134,8 +138,8 @@ static int find_dw(const struct sl_build *b, int h) {
     return found;
 }
 
-/* Lets the backward kernel of a gate compute h again, before dw reads it; `vacant`: an instruction
- * that was removed. */
+/* Makes the backward kernel of a gate compute h again, before dw reads it. `vacant` is an
+ * instruction that was removed. */
 static void compute_again(struct sl_build *b, struct sl_instr *grad, int vacant,
                           const struct sl_operand *h) {
     struct sl_instr *to = &b->instrs.at[vacant];

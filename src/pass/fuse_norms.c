@@ -4,8 +4,8 @@
 
 static const struct kind {
     const char *dx, *dw, *joined;
-    int in_count; /* of dx */
-    bool centred; /* also sums dy, the gradient of a bias */
+    int in_count; /* number of inputs of dx */
+    bool centred; /* the kernel also sums dy, which is the gradient of a bias */
 } kinds[] = {
     {"layernorm_dx", "layernorm_dw", SL_FUSED_LAYERNORM_GRAD, 5, true},
     {"rmsnorm_dx", "rmsnorm_dw", SL_FUSED_RMSNORM_GRAD, 4, false},
@@ -13,7 +13,7 @@ static const struct kind {
 
 static int out_count(const struct kind *kind) { return kind->centred ? 3 : 2; }
 
-/* Fuse the add of another gradient of x: input r. */
+/* Fuses the add of another gradient of x, which becomes input r. */
 static void fuse_sum(struct sl_build *b, int i, const struct kind *kind) {
     struct sl_instr *first = &b->instrs.at[i];
     int value = first->out[0].value, j = sl_pass_fuse_reader(b, i, "add", value);
@@ -31,7 +31,8 @@ static void fuse_sum(struct sl_build *b, int i, const struct kind *kind) {
     sl_pass_fuse_absorb(first, second);
 }
 
-/* Fuse the add that computes dy, if nothing else reads the sum: input e. */
+/* Fuses the add that computes dy, if nothing else reads the sum. The second summand becomes input
+ * e. */
 static void fuse_dy(struct sl_build *b, int i, const struct kind *kind) {
     struct sl_instr *grad = &b->instrs.at[i];
     int dy = grad->in[0].value, k = sl_pass_fuse_maker(b, i, dy), e = kind->in_count + 1;
@@ -45,7 +46,8 @@ static void fuse_dy(struct sl_build *b, int i, const struct kind *kind) {
             return;
     if (!sl_pass_fuse_plain(sum))
         return;
-    struct sl_shape rows = grad->in[0].shape; /* of the norm; may be a view of the sum */
+    /* shape of the norm, which may be a view of the sum */
+    struct sl_shape rows = grad->in[0].shape;
     sl_pass_fuse_operands(b, grad, e + 1, out_count(kind));
     grad->in[0] = sum->in[0];
     grad->in[e] = sum->in[1];
@@ -53,7 +55,7 @@ static void fuse_dy(struct sl_build *b, int i, const struct kind *kind) {
     sl_pass_fuse_absorb(grad, sum);
 }
 
-/* The instruction that sums dy for the gradient of the bias, or NULL. */
+/* Returns the instruction that sums dy for the gradient of the bias, or NULL. */
 static struct sl_instr *find_db(const struct sl_build *b, int i, int dy, int64_t n) {
     int s = sl_pass_fuse_reader(b, i, "sum_to", dy);
     struct sl_instr *db = s < 0 ? NULL : &b->instrs.at[s];

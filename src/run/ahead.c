@@ -1,5 +1,5 @@
-/* Micro-batches made ahead of time: a list of tiles, oldest first; threads claim samples of the first
- * tile that has unclaimed ones. */
+/* Micro-batches that are made ahead of time: a list of tiles, the oldest first. Threads claim
+ * samples of the first tile that has unclaimed ones. */
 #include "run/ahead.h"
 
 #include "base/arena.h"
@@ -19,20 +19,20 @@ struct tile { /* one input of one micro-batch */
     enum sl_data_split split;
     struct sl_data_range range;
     int input;
-    bool taken; /* by a reader: the list does not drop it */
+    bool taken; /* a reader uses it, so the list does not drop it */
     int64_t claimed, done;
-    sl_err err; /* of the first sample that failed */
+    sl_err err; /* error of the first sample that failed */
     char reason[512];
     char *at;
 };
 
 struct sl_ahead {
     struct sl_ahead_config config;
-    int64_t *sample_bytes; /* [inputs] 0: does not take long */
+    int64_t *sample_bytes; /* [inputs] bytes of a sample; 0: the input does not take long */
     pthread_t thread[THREADS_MAX];
     int threads;
     pthread_mutex_t lock;
-    pthread_cond_t change; /* a tile was added or finished, or the end */
+    pthread_cond_t change; /* a tile was added or finished, or the threads shall end */
     struct tile *first;
     int tiles, tiles_max;
     bool end;
@@ -60,7 +60,7 @@ static void drop(struct sl_ahead *a, struct tile *tile) {
     free(tile);
 }
 
-/* Forget a tile that nobody came for: the run was set back. */
+/* Drops a tile that nobody asked for, because the run was set back. */
 static bool drop_stale(struct sl_ahead *a) {
     for (struct tile *t = a->first; t; t = t->next)
         if (!t->taken && t->done == t->claimed) {
@@ -84,8 +84,8 @@ static struct tile *add(struct sl_ahead *a, enum sl_data_split split,
     return tile;
 }
 
-/* What this reader will want next: the same micro-batch of the next step, or the next one of an
- * evaluation. */
+/* Adds the tile that this reader will need next: the same micro-batch of the next step, or the next
+ * micro-batch of an evaluation. */
 static void expect(struct sl_ahead *a, enum sl_data_split split, const struct sl_data_range *range,
                    int input) {
     const struct sl_ahead_config *c = &a->config;
@@ -108,7 +108,7 @@ static struct tile *unclaimed(const struct sl_ahead *a) {
     return NULL;
 }
 
-/* Makes one sample of a tile; gives the lock up meanwhile. */
+/* Makes one sample of a tile. It releases the lock meanwhile. */
 static void make_one(struct sl_ahead *a, struct tile *t) {
     int64_t i = t->claimed++;
     pthread_mutex_unlock(&a->lock);

@@ -16,23 +16,24 @@ struct sl_ahead;
 
 struct sl_ahead_config {
     const struct sl_data *data;
-    const struct sl_data_input *inputs; /* of the model */
+    const struct sl_data_input *inputs; /* inputs of the model */
     int input_count;
-    int64_t batch, micros, last; /* of training: samples of a step; no sample from `last` on */
-    int threads;                 /* 0: all cores, at most 8 */
+    /* for training: samples and micro-batches of a step; samples from `last` on are not made */
+    int64_t batch, micros, last;
+    int threads; /* 0: as many as there are cores, at most 8 */
 };
 
-/* Starts no thread if no input takes long. */
+/* Opens it. It starts no thread if no input takes long. */
 SL_MUST_CHECK sl_err sl_run_ahead_open(const struct sl_ahead_config *config, struct sl_ahead **out);
 void sl_run_ahead_close(struct sl_ahead *ahead);
 
-/* As sl_data_fill. By any number of threads. */
+/* Does what sl_data_fill does. Any number of threads may call it. */
 SL_MUST_CHECK sl_err sl_run_ahead_fill(struct sl_ahead *ahead, enum sl_data_split split,
                                        const struct sl_data_range *range, int input, void *dst);
 
-/* Time in sl_run_ahead_fill since the last call, added over the threads that called it. */
-int64_t sl_run_ahead_take_ns(struct sl_ahead *ahead); /* NULL: 0 */
-/* Most memory for samples. */
+/* Returns the time spent in sl_run_ahead_fill since the last call, added over all threads. */
+int64_t sl_run_ahead_take_ns(struct sl_ahead *ahead); /* NULL: returns 0 */
+/* Returns the largest memory that samples need. */
 int64_t sl_run_ahead_bytes(const struct sl_ahead *ahead);
 
 #endif

@@ -1,4 +1,4 @@
-/* Training of a tokenizer: counting words, writing the result. The merges: train_merges.c. */
+/* Trains a tokenizer: counts words and writes the result. train_merges.c finds the merges. */
 #include "tokenizer/train_parts.h"
 
 #include "base/json.h"
@@ -71,7 +71,8 @@ void sl_tokenizer_texts_free(struct sl_tokenizer_texts *t) {
 
 /* ---- opening ---- */
 
-/* Special tokens first, then the characters that stand for bytes, in the order of their codes. */
+/* Adds the special tokens, then the characters that stand for bytes, in the order of their
+ * codes. */
 static sl_err put_alphabet(struct sl_tokenizer_train *t) {
     bool added;
     for (int i = 0; i < t->config.special_count; i++) {
@@ -156,7 +157,7 @@ sl_err sl_tokenizer_train_add(struct sl_tokenizer_train *t, const char *name, co
 
 struct reading {
     FILE *file;
-    SL_VEC(char) text; /* the rest of the last chunk begins a line */
+    SL_VEC(char) text; /* the rest of the last chunk, which begins a line */
 };
 
 static sl_err read_lines(struct sl_tokenizer_train *t, const char *path, struct reading *r) {
@@ -228,7 +229,8 @@ static void put_added(const struct sl_tokenizer_train *t, struct sl_text *out) {
     sl_text_put(out, t->config.special_count ? "\n  ],\n" : "],\n");
 }
 
-/* A pair that was merged twice counts where it was merged last, as in the package. */
+/* Writes the merges. A pair that was merged twice counts where it was merged last, as in the
+ * package. */
 static void put_merges(const struct sl_tokenizer_train *t, struct sl_text *out) {
     bool first = true;
     for (int64_t i = 0; i < t->merges.count; i++) {

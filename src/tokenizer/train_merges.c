@@ -18,7 +18,7 @@
 struct candidate {
     int64_t count;
     uint64_t pair;
-    uint32_t *words; /* its own, or a part of merging.first_words */
+    uint32_t *words; /* own memory, or a part of merging.first_words */
     int64_t word_count;
     bool owns;
 };
@@ -26,8 +26,8 @@ struct candidate {
 struct pair_count {
     uint64_t pair;
     int64_t count;
-    int64_t words; /* words that have the pair, then where they begin in first_words */
-    uint32_t last; /* 1 + the last of these words */
+    int64_t words; /* number of words that have the pair; later, where they begin in first_words */
+    uint32_t last; /* 1 + the index of the last of these words */
     bool used;
 };
 
@@ -36,7 +36,7 @@ struct fresh { /* a word in which a pair is new */
     uint32_t word;
 };
 
-struct word { /* its symbols */
+struct word { /* the symbols of a word */
     int64_t start;
     uint32_t length;
 };
@@ -132,7 +132,7 @@ static void open_words(struct merging *m) {
         m->words[i] = (struct word){texts->list.at[i].start, texts->list.at[i].length};
 }
 
-/* Calls see for each pair of each word, in order. */
+/* Calls `see` for each pair of each word, in order. */
 static void each_pair(struct merging *m,
                       void (*see)(struct merging *m, struct pair_count *pair, uint32_t word)) {
     for (int64_t w = 0; w < m->t->words.list.count; w++)
@@ -187,7 +187,8 @@ static void change(struct merging *m, int32_t a, int32_t b, uint32_t word, int s
         SL_PUSH(&m->fresh, fresh);
 }
 
-/* Joins the pair in one word. What is before it was joined already, what is behind it not yet. */
+/* Joins the pair in one word, from left to right: what is before the current place was joined
+ * already. */
 static void merge_word(struct merging *m, uint32_t word, uint64_t pair, int32_t to) {
     int32_t left = (int32_t)(pair >> 32), right = (int32_t)(uint32_t)pair;
     int32_t *s = m->symbols + m->words[word].start;
@@ -218,7 +219,7 @@ static int by_pair(const void *a, const void *b) {
     return x->word < y->word ? -1 : x->word > y->word;
 }
 
-/* A candidate for each pair of m->fresh, with its different words. */
+/* Adds a candidate for each pair of m->fresh, with the different words that have it. */
 static void push_fresh(struct merging *m) {
     sl_sort(m->fresh.at, m->fresh.count, sizeof *m->fresh.at, by_pair);
     for (int64_t i = 0, end; i < m->fresh.count; i = end) {
@@ -262,7 +263,7 @@ static void merge(struct merging *m, const struct candidate *c) {
     push_fresh(m);
 }
 
-/* False: there is no pair left that is frequent enough. */
+/* Merges the best pair. Returns false if no pair is left that is frequent enough. */
 static bool merge_best(struct merging *m) {
     if (!m->heap.count)
         return false;
