@@ -4,7 +4,7 @@
 
 #include "device/cuda/kernels.cuh"
 
-struct number { /* the attribute of ops that have one */
+struct number { /* the attribute of the ops that have one */
     float f;
     int i;
 };

@@ -1,12 +1,13 @@
 /* attention and its gradients. 16-bit operands use cuDNN where it supports them
- * (attention_cudnn.cu), other heads of 64 use flash*.cu, the rest uses products
- * (attention_products.cu) or, for few queries or keys and for samples whose mask has holes, the
- * kernels of this file: a warp serves one query (forward, dq) or one key (dk, dv); its lanes share
- * the keys or queries of the scores and the features of the sums; scores are not stored.
+ * (attention_cudnn.cu), other heads of 64 use flash*.cu. The rest uses products
+ * (attention_products.cu). The kernels of this file compute shapes with few queries or keys, and
+ * samples whose mask has holes. A warp computes one query (forward, dq) or one key (dk, dv). Its
+ * lanes divide the keys or queries when they compute scores, and the features when they compute
+ * sums. Scores are not stored.
  *
  *   y = softmax(scale q k') v     lse is kept;   D_t = sum over features of dy_t y_t
- *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p' dy
- */
+ *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p'
+ * dy */
 #include "device/cuda/attention.cuh"
 
 enum { WARPS = 4, MAX_D = 256, PER_LANE = MAX_D / 32 };
@@ -189,7 +190,8 @@ static sl_err check_size(const att &z) {
 
 /* ---- kernels ---- */
 
-/* Products are planned for what flash*.cu never supports; the addresses do not matter. */
+/* Returns true if products compute the call: they do for what flash*.cu never supports, at any
+ * address. */
 static bool by_products(const sl_cuda_call *call, const att &z, bool back) {
     bool flash = z.q.half && z.d == 64 && z.scale > 0;
     return !flash && attention_products_fit(call->device, z, back);

@@ -79,12 +79,14 @@ bool flash_fits(const att &z);
 sl_err flash_forward(const sl_cuda_call *call, const att &z);
 sl_err flash_backward(const sl_cuda_call *call, const att &z);
 
-/* attention_cudnn.cu: `done` if it served all samples; else z.only names the others, or is NULL if
- * cuDNN does not support the shape. Bytes: -1 if it does not. */
+/* attention_cudnn.cu: sets `done` if cuDNN computed all samples. Else z.only names the samples that
+ * remain, or is NULL if cuDNN does not support the shape. The bytes are those of scratch, or -1 if
+ * it does not. */
 sl_err attention_cudnn(const sl_cuda_call *call, att &z, bool back, bool *done);
 i64 attention_cudnn_bytes(const sl_cuda_call *call, const att &z, bool back);
 
-/* attention_products.cu: products with stored scores, in scratch of so many bytes. */
+/* attention_products.cu: products with stored scores. The scores need this many bytes of
+ * scratch. */
 bool attention_products_fit(sl_cuda_device *cuda, const att &z, bool back);
 i64 attention_products_bytes(const att &z, bool back);
 sl_err attention_products(const sl_cuda_call *call, const att &z, bool back);

@@ -1,12 +1,11 @@
 /* attention by cuDNN, 16 bits (attention_dnn.h): the batch in parts, masks, and grouped heads.
  *
  * cuDNN's deterministic backward pass stores the gradients of scores, so the batch is split into
- * parts whose scores fit; if those of one sample do not, other kernels serve the shape. For heads
- * that share keys, each gets a copy of its keys and values; the gradients of the copies are added in
- * order.
+ * parts whose scores fit; if those of one sample do not fit, other kernels compute the shape.
+ * For heads that share keys, each gets a copy of its keys and values; the gradients of the
+ * copies are added in order.
  *
- *   scratch   [dots of the batch] [counts] [k] [v] [dk] [dv] of a part, copied, [workspace]
- */
+ *   scratch   [dots of the batch] [counts] [k] [v] [dk] [dv] of a part, copied, [workspace] */
 #include "device/cuda/attention.cuh"
 #include "device/cuda/attention_dnn.h"
 
@@ -15,14 +14,15 @@ enum { WARPS = 4 };
 static unsigned warps_for(i64 rows_) { return (unsigned)((rows_ + WARPS - 1) / WARPS); }
 static __device__ i64 warp_number() { return (i64)blockIdx.x * WARPS + threadIdx.x / 32; }
 
-/* Maximum bytes of the gradients of scores of one part of the batch, in a backward pass. */
+/* Largest number of bytes for the gradients of scores, in one part of the batch, in a backward
+ * pass. */
 static const i64 max_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
     return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
 }
 
-/* q: index of the first of the inputs q, k, v. */
+/* `q` is the index of the first of the inputs q, k, v. */
 static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
     const sl_operand *in = instr->in + q, *out = instr->out;
     int mask = q ? 6 : 3;
@@ -47,7 +47,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
         halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
     }
     key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
-    if (key->heads != in[1].shape.dim[2]) { /* rows of the copies */
+    if (key->heads != in[1].shape.dim[2]) { /* the rows are those of the copies */
         key->k_row = key->v_row = key->heads * key->width;
         key->dk_row = key->dv_row = q ? key->k_row : 0;
     }
@@ -56,7 +56,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
            !(key->masked && key->causal) && (!key->causal || key->queries == key->keys);
 }
 
-/* The largest part of the batch whose scores fit. */
+/* Returns the size of the largest part of the batch whose scores fit. */
 static i64 part_of(const sl_dnn_attention &key) {
     i64 each = key.heads * key.queries * key.keys * 2, part = key.batch;
     while (part > 1 && (key.batch % part || part * each > max_scores))
@@ -71,7 +71,7 @@ static i64 dots_of(const att &z, const sl_dnn_attention &key) {
 }
 
 /* For a mask: how many queries and keys of each sample are not padding, and which samples cuDNN
- * cannot do. The counts of a part of the batch begin at a multiple of 16 bytes. */
+ * cannot compute. The counts of a part of the batch begin at a multiple of 16 bytes. */
 struct counts {
     int32_t *queries, *keys, *left;
     i64 part, stride;
@@ -89,7 +89,7 @@ static i64 counts_of(const att &z, const sl_dnn_attention &key) {
     return key.masked ? padded((2 * (c.keys - c.queries) + z.b) * (i64)sizeof(int32_t)) : 0;
 }
 
-/* Does cuDNN support this call? The key is then that of a part of the batch. */
+/* Returns true if cuDNN supports this call. The key is then that of a part of the batch. */
 static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
                      i64 *workspace) {
     if (!dnn_key(instr, q, key))
@@ -97,7 +97,7 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
     i64 batch = key->batch;
     if (key->backward)
         key->batch = part_of(*key);
-    /* every part must begin aligned */
+    /* the operands of every part must begin aligned */
     if (key->batch < batch && (key->queries % 8 || key->keys % 8))
         return false;
     *workspace = sl_cuda_dnn_attention_bytes(cuda, key);
@@ -107,11 +107,12 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
 /* ---- masks ----
  *
  * cuDNN knows padding: of a sample, the first so many keys count. A mask may be anything, and only
- * the GPU knows what it is. So cuDNN is told the lengths of those samples that end in padding, and
- * the own kernels serve those with holes, or without any key; both are launched every time.
- */
+ * the GPU knows what it is. So cuDNN gets the lengths of the samples whose mask is padding at
+ * the end only. The kernels of attention.cu compute the samples whose mask has holes or no key
+ * at all. Both are launched every time. */
 
-/* A block per sample. cuDNN's result is overwritten for a sample whose mask has holes. */
+/* A block counts for one sample. If the mask of the sample has holes, cuDNN's result is
+ * overwritten. */
 static __global__ void count_keys(const int32_t *mask, i64 queries, i64 keys, counts c) {
     i64 b = blockIdx.x;
     int seen = 0, holes = 0;
@@ -136,7 +137,7 @@ static __global__ void count_keys(const int32_t *mask, i64 queries, i64 keys, co
     c.left[b] = left;
 }
 
-/* Sets the gradients of padding to 0, which cuDNN does not write. A warp per key. */
+/* Sets the gradients of padding to 0, because cuDNN does not write them. A warp handles one key. */
 static __global__ void clear_padding(att z) {
     i64 row = warp_number(), b = row / z.s, j = row % z.s;
     if (b >= z.b || is_mine(z, b) || z.mask[row])
@@ -150,7 +151,7 @@ static __global__ void clear_padding(att z) {
 
 /* ---- grouped heads ---- */
 
-struct copies { /* of a part, in scratch; NULL: every head of queries has its own keys */
+struct copies { /* copies of a part, in scratch; NULL: every head of queries has its own keys */
     char *k, *v, *dk, *dv;
 };
 
@@ -166,7 +167,7 @@ static copies copies_at(const att &z, const sl_dnn_attention &key, void *scratch
     return {at, at + each, at + 2 * each, at + 3 * each};
 }
 
-/* A thread per eight features of a head of keys, `eights` in all. */
+/* One thread handles eight features of a head of keys; `eights` counts these. */
 struct spreading {
     i64 row, heads, group, d;
 };
@@ -229,7 +230,8 @@ static void sum_up(const sl_cuda_call *call, const att &z, array to, i64 row, ch
 
 /* Runs one part of the batch, from sample b on. */
 static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key, i64 b) {
-    i64 t = b * z.t * 2, s = b * z.s * 2, y_row = z.hq * z.d; /* bytes per element of a row */
+    /* bytes of a row per unit of its step */
+    i64 t = b * z.t * 2, s = b * z.s * 2, y_row = z.hq * z.d;
     counts c = counts_at(z, key, (char *)call->scratch);
     copies own = copies_at(z, key, call->scratch);
     array k = {(char *)z.k.at + s * z.k_row, z.k.half};
@@ -267,7 +269,7 @@ static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_atte
     return launched(call);
 }
 
-/* With a mask, z.only then names the samples that remain for the other kernels. */
+/* Runs cuDNN. With a mask, z.only then names the samples that remain for the other kernels. */
 static sl_err dnn_run(const sl_cuda_call *call, att &z, const sl_dnn_attention &key) {
     counts c = counts_at(z, key, (char *)call->scratch);
     if (key.masked)

@@ -14,12 +14,13 @@
 #include "device/cuda/attention.cuh"
 #include "device/cuda/gemm.h"
 
-static const i64 max_bytes = (i64)1 << 30; /* of scores of a part */
+static const i64 max_bytes = (i64)1 << 30; /* largest number of bytes for the scores of a part */
 
 struct parts {
-    i64 pairs, queries; /* at a time; a causal mask leaves the first queries fewer keys */
-    i64 width, keys;    /* padded: features of a head, columns of scores */
-    i64 group;          /* heads of queries per head of keys */
+    /* pairs and queries at a time; a causal mask leaves the first queries fewer keys */
+    i64 pairs, queries;
+    i64 width, keys; /* with padding: features of a head, columns of scores */
+    i64 group;       /* heads of queries per head of keys */
     bool back;
     int half;
 };
@@ -41,10 +42,10 @@ static parts parts_of(const att &z, bool back) {
 /* ---- scratch ---- */
 
 struct room {
-    array q, k, v, dy;  /* of the type of the operands */
-    array p, ds;        /* the same; fp32: in place of s and dp */
-    float *s, *dp;      /* scores */
-    float *y, *dk, *dv; /* results; y: also dq */
+    array q, k, v, dy;  /* have the type of the operands */
+    array p, ds;        /* have it too; for fp32 they take the place of s and dp */
+    float *s, *dp;      /* scores and their gradients */
+    float *y, *dk, *dv; /* results; y also serves as dq */
     i64 bytes;
 };
 
@@ -76,10 +77,10 @@ static room room_of(const att &z, const parts &p, void *scratch) {
 
 /* ---- between [B,T,H,D] and [pair][row][width] ---- */
 
-struct rows_at { /* of the operand and of a part of it */
+struct rows_at { /* the rows of an operand, and those of a part of it */
     array wide;
     i64 row, heads, t; /* elements from one position to the next; heads per pair; positions */
-    i64 first_pair, pairs, first, count; /* the part: pairs and positions */
+    i64 first_pair, pairs, first, count; /* the part: its pairs and its positions */
     i64 all_pairs_of_sample, d, width;
 };
 
@@ -163,12 +164,12 @@ struct score_rows {
     array p, ds, lse;
     const int32_t *mask;
     part now;
-    i64 group, hk, hq, t, keys, stride; /* stride: padded keys */
+    i64 group, hk, hq, t, keys, stride; /* stride counts padded keys */
     float scale;
     bool causal;
 };
 
-/* The row of a warp: keys from `last` on are hidden from the query. */
+/* The row of a warp. Keys from `last` on are hidden from its query. */
 struct score_row {
     i64 row, stat, last;
     const int32_t *mask;
@@ -208,7 +209,8 @@ static __global__ void softmax_rows(score_rows z, i64 count) {
         put(z.lse, r.stat, sum > 0 ? max + logf(sum) : 0);
 }
 
-/* The sum of p dp, not of dy y: ds is then exactly 0 for a query that attends to one key. */
+/* Uses the sum of p dp instead of that of dy y, so that ds is exactly 0 for a query that attends to
+ * one key. */
 static __global__ void softmax_rows_back(score_rows z, i64 count) {
     score_row r = row_here(z);
     int lane = threadIdx.x % 32;
@@ -230,7 +232,7 @@ static __global__ void softmax_rows_back(score_rows z, i64 count) {
 
 /* ---- products ---- */
 
-/* y [m,n] = a b of every pair; ta, tb: a, b stored transposed. */
+/* y [m,n] = a b for every pair. ta and tb say that a and b are stored transposed. */
 struct shape {
     i64 m, n, k, lda, ldb, ldy, stride_a, stride_b, stride_y;
     bool ta, tb;
@@ -325,7 +327,8 @@ static sl_err backward_part(const sl_cuda_call *call, const att &z, const parts 
 
 /* ---- whole ---- */
 
-/* How many keys the queries [first, first + count) see, at least: in eights, up to all. */
+/* Returns how many keys the queries [first, first + count) see at most, rounded up to a multiple of
+ * 8, but not more than all keys. */
 static i64 keys_seen(const att &z, i64 first, i64 count) {
     i64 keys = up_to_8(z.causal ? first + count + z.s - z.t : z.s);
     return keys < 8 ? (z.s < 8 ? z.s : 8) : keys < z.s ? keys : z.s;

@@ -14,13 +14,14 @@
 
 enum { COLUMNS = 32, COLUMN_ROWS = 8 };
 
-/* Rows at a time with eight columns per thread. The gradients of norms (norm_grad.cuh) keep whole
- * rows in the registers of a block and add in the same order. */
+/* Returns how many rows a block handles at a time with eight columns per thread. The gradients of
+ * norms (norm_grad.cu) keep whole rows in the registers of a block and add in the same order. */
 static inline __host__ __device__ int column_rows(i64 n) {
     return n <= 1024 ? 8 : n <= 2048 ? 4 : n <= 4096 ? 2 : n <= 8192 ? 1 : 8;
 }
 
-/* Adds the sums of the rows of threads of a block, in order. Only the first row gets the result. */
+/* Adds the sums that the rows of threads of a block have, in order. Only the first row gets the
+ * result. */
 static __device__ float add_rows(float sum) {
     __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
     sums[threadIdx.y][threadIdx.x] = sum;
@@ -60,7 +61,7 @@ static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F 
     for (int k = 0; k < 8; k++)
         sums[threadIdx.y][k][threadIdx.x] = sum.v[k];
     __syncthreads();
-    for (int i = 0; i < groups; i++) { /* each row of threads ends one of eight columns */
+    for (int i = 0; i < groups; i++) { /* each row of threads adds up one of eight columns */
         int k = threadIdx.y;
         i64 at = left + i * COLUMNS * 8;
         float all = 0;

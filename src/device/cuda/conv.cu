@@ -1,7 +1,7 @@
 /* conv2d and its gradients by cuDNN, for images [B,C,H,W]; only deterministic algorithms. If none
  * fits the workspace for the whole batch, it is computed in equal parts, which add to the weight
  * gradient in order; if none fits for one sample, conv_own.cu computes it. The weight gradient is
- * computed in scratch and then added to its accumulator. For 16 bits conv_last.cu has precedence. */
+ * computed in scratch and then added to its accumulator. For 16 bits conv_last.cu is used first. */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/conv_own.cuh"
 #include "device/cuda/conv_patch.h"
@@ -34,7 +34,7 @@ static sl_err set_image(cudnnTensorDescriptor_t *out, const sl_shape *s, i64 sam
 
 struct sizes {
     const sl_shape *x, *w, *y;
-    i64 samples; /* of a part */
+    i64 samples; /* samples of a part */
     int half;
     bool tf32; /* factors may be rounded to tf32 */
 };
@@ -60,7 +60,7 @@ static sl_err open_conv(const sl_cuda_call *call, const sizes &z, conv *c) {
     return SL_CUDNN(cudnnSetStream(call->device->dnn, call->stream));
 }
 
-/* The first algorithm of a list that is deterministic and fits the workspace. */
+/* Picks the first algorithm of a list that is deterministic and fits the workspace. */
 template <class P> static bool pick(const P *list, int count, int *out) {
     for (int i = 0; i < count; i++)
         if (list[i].status == CUDNN_STATUS_SUCCESS && list[i].determinism == CUDNN_DETERMINISTIC &&
@@ -113,7 +113,7 @@ static sl_err open_parts(const sl_cuda_call *call, sizes *z, conv *c, int *algo,
     return SL_OK;
 }
 
-/* Bytes of the samples before sample b. */
+/* Returns the bytes of the samples before sample b. */
 static i64 before(const sizes &z, const sl_shape *image, i64 b) {
     return b * image->dim[1] * image->dim[2] * image->dim[3] * (z.half ? 2 : 4);
 }

@@ -1,7 +1,8 @@
-/* A thread per result; the weight gradient has a block per weight. Sums in fp32, in a fixed order. */
+/* conv2d by simple loops. One thread computes a result; for the weight gradient, one block a
+ * weight. Sums are in fp32 and in a fixed order. */
 #include "device/cuda/conv_own.cuh"
 
-struct place { /* indexes of an element of four axes */
+struct place { /* the four indices of an element */
     i64 at[4];
 };
 static __device__ __forceinline__ place place_of(const i64 dim[4], i64 i) {
@@ -16,18 +17,18 @@ static __device__ __forceinline__ i64 index_of(const i64 dim[4], i64 a, i64 b, i
     return ((a * dim[1] + b) * dim[2] + c) * dim[3] + d;
 }
 
-/* The position in the image that tap `tap` of output position `at` reads. */
+/* Returns the position in the image that tap `tap` of output position `at` reads. */
 static __device__ __forceinline__ i64 source(const conv_own &z, int axis, i64 at, i64 tap) {
     return at * z.stride[axis] - z.pad[axis] + tap * z.gap[axis];
 }
-/* The output position whose tap `tap` reads image position `at`; -1: none. */
+/* Returns the output position whose tap `tap` reads image position `at`; -1: none. */
 static __device__ __forceinline__ i64 target(const conv_own &z, int axis, i64 at, i64 tap) {
     i64 place = at + z.pad[axis] - tap * z.gap[axis];
     i64 t = place / z.stride[axis];
     return place < 0 || place % z.stride[axis] || t >= z.ys[2 + axis] ? -1 : t;
 }
 
-/* Sums over the taps of a filter; `own`: the channel in its group. */
+/* Sums over the taps of a filter. `own` is the number of the channel in its group. */
 static __device__ float taps_of_image(const conv_own &z, const place &p, i64 own, i64 channel) {
     float sum = 0;
     for (i64 tap = 0; tap < z.ws[2] * z.ws[3]; tap++) {

@@ -6,9 +6,9 @@
 #include "device/cuda/kernels.cuh"
 
 struct conv_own {
-    array x, w, y;                 /* or their gradients */
+    array x, w, y;                 /* x, w, y, or their gradients */
     i64 xs[4], ws[4], ys[4];       /* sizes [B,C,H,W], [K,C/groups,R,S], [B,K,H,W] */
-    i64 stride[2], pad[2], gap[2]; /* gap: dilation */
+    i64 stride[2], pad[2], gap[2]; /* gap is the dilation */
 };
 
 void conv_own_forward(const sl_cuda_call *call, const conv_own &z);

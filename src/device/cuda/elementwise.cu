@@ -21,8 +21,8 @@ FUNCTION(f_add, a, b, a + b)
 FUNCTION(f_sub, a, b, a - b)
 FUNCTION(f_mul, a, b, a *b)
 
-/* b.at may be NULL. HALF: type of all arrays, a template parameter so that loads can overlap;
- * MIXED: each has its own. */
+/* Maps eight elements at a time. b.at may be NULL. HALF is the type of all arrays, a template
+ * parameter so that loads can overlap. MIXED says that each array has its own type. */
 enum { MIXED = -1 };
 template <class F, int HALF>
 static __global__ void map8(array y, array a, array b, i64 count, number n, bool add) {

@@ -1,5 +1,5 @@
-/* dropout and alpha_dropout: the mask of op/dropout.h, recomputed by every kernel that needs it.
- * dot_interaction. */
+/* dropout and alpha_dropout, where every kernel that needs the mask of op/dropout.h computes it
+ * again; and dot_interaction. */
 #include "device/cuda/kernels.cuh"
 
 /* Philox 4x32-10, as in base/rng.c: word (index & 3) of draw (index / 4). */

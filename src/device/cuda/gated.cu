@@ -1,14 +1,14 @@
 /* An activation times another tensor, and its gradients (pass/fused.h): silu_mul and gelu_mul of
- * gated layers. What the separate kernels store is rounded here too, so the bits are theirs.
+ * gated layers. Values that the separate kernels store are rounded here too, so the results have
+ * the same bits.
  *
  *   h = s u, s = f(g)      du = dh s      ds = dh u      dg = f_dx(ds, g)
  *
- * The gradient may store h again. It may overwrite its inputs: a thread reads before it writes.
- */
+ * The gradient may store h again. It may overwrite its inputs: a thread reads before it writes. */
 #include "device/cuda/activation.cuh"
 
 struct gated {
-    array h, dh, g, u, dg, du; /* dh, dg, du: backward, then h may be absent */
+    array h, dh, g, u, dg, du; /* dh, dg, du: backward only; h may then be absent */
     number n;
 };
 
@@ -31,7 +31,7 @@ template <class F, bool BACK> struct gated_eight {
     }
 };
 
-/* HALF: type of all tensors, a template parameter so that loads can overlap. */
+/* The type of all tensors is the template parameter HALF, so that loads can overlap. */
 template <class F, bool BACK, int HALF> static __global__ void gate8(gated z, i64 eights) {
     z.h.half = z.dh.half = z.g.half = z.u.half = z.dg.half = z.du.half = HALF;
     GRID_LOOP(i, eights) gated_eight<F, BACK>::run(z, 8 * i);

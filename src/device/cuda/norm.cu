@@ -16,8 +16,9 @@ static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, fl
     put(a.rstd, row, rstd);
 }
 
-/* HALF: type of the rows (w and b are fp32). SUM: there is an r. W: warps per row; with more than
- * one, a block has one row. Template parameters, so that loads can overlap. */
+/* HALF is the type of the rows (w and b are fp32). SUM says that there is an r. W is the number of
+ * warps per row; with more than one, a block has one row. They are template parameters so that
+ * loads can overlap. */
 template <int HALF, bool SUM, int W> static __global__ void norm_kept(norm_args a) {
     if (HALF) {
         a.x.half = a.r.half = a.sum.half = a.y.half = HALF;

@@ -9,17 +9,17 @@ enum { WARPS = 4, KEPT = 4 /* groups of eight per lane */, MAX_SHARED = 8 };
 
 static inline bool fits(i64 n) { return n % 8 == 0 && n <= 32 * 8 * KEPT * MAX_SHARED; }
 static inline unsigned row_blocks(i64 rows_) { return (unsigned)((rows_ + WARPS - 1) / WARPS); }
-/* The warps that share a row, as many as leave column_rows(n) rows for eight warps. */
+/* Returns how many warps share a row: as many as leave column_rows(n) rows for eight warps. */
 static inline int warps_of(i64 n) { return COLUMN_ROWS / column_rows(n); }
 
-/* W warps share a row: lane l of warp w has the groups of eight 32 w + l, 32 (W + w) + l, ...; the
- * k-th begins at element at<W>(k). */
+/* W warps share a row. Lane l of warp w has the groups of eight 32 w + l, 32 (W + w) + l, ... Its
+ * group k begins at element at<W>(k). */
 template <int W> static __device__ __forceinline__ i64 at(int k) {
     int warp = threadIdx.x / 32 % W, lane = threadIdx.x % 32;
     return ((k * W + warp) * 32 + lane) * 8;
 }
 
-/* Sums over the warps of a row, in a fixed order; all threads of the block call it. */
+/* Returns the sums over the warps of a row, in a fixed order. All threads of the block call it. */
 template <int W> static __device__ __forceinline__ float2 row_sums(float a, float b) {
     float2 sum = {warp_sum(a), warp_sum(b)};
     if (W == 1)

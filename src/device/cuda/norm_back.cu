@@ -1,7 +1,7 @@
-/* Gradients of layernorm and rmsnorm, one by one. */
+/* Gradients of layernorm and rmsnorm, each by its own kernel. */
 #include "device/cuda/norm_back.cuh"
 
-/* W: warps per row; with more than one, a block has one row. */
+/* W is the number of warps per row; with more than one, a block has one row. */
 template <int W> static __global__ void dx_kept(grad_args a) {
     i64 row = W > 1 ? (i64)blockIdx.x : (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     i64 n = a.z.n, base = row * n;

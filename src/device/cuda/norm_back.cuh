@@ -5,19 +5,18 @@
  *   dx = rstd (g - xhat mean(g xhat) - mean(g)), g = dy w      rmsnorm: without mean(g)
  *   dw = sum over rows of dy xhat                              db = sum over rows of dy
  *
- * With another gradient r of x, dx + r is stored; dx is rounded first, as if it had been stored.
- * With another part e of dy, dy + e is rounded likewise.
- */
+ * If x has another gradient r, dx + r is stored; dx is rounded first, as if it had been stored.
+ * If dy has another part e, dy + e is rounded in the same way. */
 #ifndef SL_DEVICE_CUDA_NORM_BACK_CUH
 #define SL_DEVICE_CUDA_NORM_BACK_CUH
 
 #include "device/cuda/norm.cuh"
 
 struct grad_args {
-    array dy, x, w, mean, rstd, dx; /* mean.at: NULL for rmsnorm */
+    array dy, x, w, mean, rstd, dx; /* mean.at is NULL for rmsnorm */
     rows z;
     bool add;
-    array r, e; /* at may be NULL */
+    array r, e; /* their `at` may be NULL */
 };
 
 static __device__ __forceinline__ float hat_of(float x, float mean, float rstd) {
@@ -55,7 +54,7 @@ static inline i64 dw_scratch(const sl_instr *instr) {
     return column_scratch(z.count, z.n);
 }
 
-/* norm_back.cu: dx alone, without e. */
+/* norm_back.cu: computes dx alone, without e. */
 sl_err norm_dx(const sl_cuda_call *call, const grad_args &a);
 
 #endif

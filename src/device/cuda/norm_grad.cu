@@ -7,14 +7,14 @@
 #include "device/cuda/norm_back.cuh"
 
 struct parts {
-    float *w, *b; /* [chunks][n]; b: layernorm */
-    i64 each;     /* rows per chunk */
+    float *w, *b; /* [chunks][n]; b is for layernorm only */
+    i64 each;     /* number of rows per chunk */
 };
 
 static constexpr int TABLE =
-    32 * 8 * (int)KEPT * (int)COLUMN_ROWS; /* floats of all rows at a time */
+    32 * 8 * (int)KEPT * (int)COLUMN_ROWS; /* floats of all rows that are handled at a time */
 
-/* Adds the sums of the rows at a time, in order, to part[chunk][col]. */
+/* Adds the sums of the rows that are handled at a time, in order, to part[chunk][col]. */
 template <int K, int W>
 static __device__ __forceinline__ void put_part(float *part, const eight sum[K], i64 n,
                                                 float *all) {
@@ -34,15 +34,15 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* dy + e, rounded as if it had been stored. */
+/* Returns dy + e, rounded as if it had been stored. */
 static __device__ __forceinline__ eight both_parts(array dy, eight a, const eight &b) {
     for (int j = 0; j < 8; j++)
         a.v[j] = as_stored(dy, __fadd_rn(a.v[j], b.v[j]));
     return a;
 }
 
-/* The current row of a warp: g is dy or dy + e; `hat` initially is x, then normalised x. A row that
- * is not live is after the last: zeros, and nothing is stored. */
+/* The row that a warp works on. g is dy or dy + e; `hat` is x at first, then normalised x. If
+ * `live` is false, the row is behind the last one: it holds zeros, and nothing is stored. */
 template <int K> struct row_at_work {
     i64 row;
     bool live;
@@ -51,7 +51,7 @@ template <int K> struct row_at_work {
 };
 template <int K> struct column_sums { eight w[K], b[K]; };
 
-/* others(k): the k-th group of eight of r */
+/* others(k) returns the k-th group of eight of r. */
 template <int K, int W, bool CENTRED, class R>
 static __device__ __forceinline__ void grad_row(const grad_args &a, row_at_work<K> &z,
                                                 column_sums<K> &sums, R others) {
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void put_sums(const parts &p, const column_sum
         put_part<K, W>(p.b, sums.b, n, all);
 }
 
-/* The rows of a block: warps [W g, W g + W) have the rows first + g, first + g + step, ... */
+/* The rows of a block. Warps [W g, W g + W) handle the rows first + g, first + g + step, ... */
 struct rows_of_block {
     i64 first, last, row;
 };
@@ -146,8 +146,8 @@ template <int groups> static __device__ __forceinline__ void wait_for_all_but() 
 }
 
 template <int K, int W> struct row_ring {
-    uint4 *mine; /* of this lane: [RING][count][K], 32 apart */
-    int count;   /* of arrays */
+    uint4 *mine; /* the pieces of this lane: [RING][count][K], 32 apart */
+    int count;   /* number of arrays */
     __device__ __forceinline__ uint4 *piece(int turn, int t, int k) const {
         return mine + ((turn * count + t) * K + k) * 32;
     }

@@ -29,7 +29,7 @@ static __global__ void reduce_any(array y, array x, one_loops l, float factor, b
         put(y, blockIdx.x, sum * factor, add);
 }
 
-/* One thread per result, for few summed elements. */
+/* One thread per result, if few elements are summed. */
 static __global__ void reduce_small(array y, array x, one_loops l, i64 results, float factor,
                                     bool add) {
     GRID_LOOP(r, results) {
@@ -68,7 +68,7 @@ static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor)
 }
 
 static sl_err k_sum_to(const sl_cuda_call *call) {
-    if (call->last.in & 1) /* channels last (layout.c): the sum over all axes except the channels */
+    if (call->last.in & 1) /* channels last (layout.c): sum over all axes except the channels */
         return sum_channels_last(call);
     const sl_shape *x = &call->instr->in[0].shape, *y = &call->instr->out[0].shape;
     bool summed[SL_MAX_RANK];
@@ -93,7 +93,7 @@ static sl_err k_reduce_mean(const sl_cuda_call *call) {
         call, (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
 }
 
-/* Channels last: a thread handles eight channels of a sample. */
+/* For channels last: a thread handles eight channels of a sample. */
 static __global__ void mean_last(array y, array x, i64 samples, i64 plane, i64 n) {
     GRID_LOOP(i, samples * (n / 8)) {
         i64 sample = i / (n / 8), col = i % (n / 8) * 8;
@@ -121,7 +121,7 @@ static sl_err k_global_avgpool(const sl_cuda_call *call) {
 }
 
 static i64 scratch_in(const sl_instr *instr) {
-    /* this kernel is used from 32 columns on; each column gives one result */
+    /* the kernel is used from 32 columns on; each column gives one result */
     return column_scratch(instr->in[0].numel / instr->out[0].numel, instr->out[0].numel);
 }
 

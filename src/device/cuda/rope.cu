@@ -10,11 +10,11 @@ struct turn {
     double base, scale;
     int64_t start;
     bool half, inverse;
-    int64_t ramp; /* as in op/rope.h */
+    int64_t ramp; /* the same meaning as in op/rope.h */
     double low, high;
 };
 
-/* sl_op_rope_rate of op/rope.h */
+/* Computes the same as sl_op_rope_rate of op/rope.h. */
 static __device__ double rope_rate(const turn &z, i64 i) {
     double f = pow(z.base, -2.0 * (double)i / (double)z.d);
     if (z.ramp == 0)
@@ -36,7 +36,7 @@ static __device__ __forceinline__ float2 turned(float u, float v, float2 a) {
     return {u * a.x - v * a.y, u * a.y + v * a.x};
 }
 
-/* A thread per pair. */
+/* One thread per pair. */
 static __global__ void rope(array y, array x, turn z, const float2 *angles, i64 pairs, bool add) {
     GRID_LOOP(p, pairs) {
         i64 i = p % (z.d / 2), head = p / (z.d / 2), t = head / z.h % z.t;
@@ -47,8 +47,8 @@ static __global__ void rope(array y, array x, turn z, const float2 *angles, i64 
     }
 }
 
-/* A thread per eight pairs of halves, or four pairs of neighbours. HALF: type of x and y, a
- * template parameter so that loads can overlap. D / 2 is a multiple of 8. */
+/* One thread per eight pairs of halves, or per four pairs of neighbours. The type of x and y is the
+ * template parameter HALF, so that loads can overlap. D / 2 is a multiple of 8. */
 template <int HALF, bool HALVES>
 static __global__ void rope8(array y, array x, turn z, const float2 *angles, unsigned count,
                              bool add) {
