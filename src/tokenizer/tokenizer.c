@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* the largest known tokenizer.json has 34 MB */
+/* The largest known tokenizer.json has 34 MB. */
 static const int64_t file_limit_bytes = 256 << 20;
 
 int32_t sl_tokenizer_find(const struct sl_tokenizer *t, struct sl_str bytes) {
