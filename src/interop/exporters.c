@@ -159,7 +159,8 @@ sl_err sl_interop_export_check_row(const struct sl_export *x, const char *target
                        "--schedule 1f1b",
                        target, plan->schedule);
     int ranks = sl_interop_export_ranks(plan);
-    if (ranks && plan->stage_count % ranks)
+    SL_ASSERT(ranks > 0);
+    if (plan->stage_count % ranks)
         return sl_fail(SL_ERR_REFUSED,
                        "%s has as many stages on every rank, and here %d stages are on %d ranks; "
                        "plan with --planner %s",

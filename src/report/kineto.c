@@ -66,7 +66,7 @@ static sl_err take_us(struct reader *r, int64_t *out) {
     struct sl_str text = r->json.string;
     int64_t us, ns = 0;
     if (memchr(text.at, 'e', text.length) || memchr(text.at, 'E', text.length)) {
-        if (!(r->json.number >= 0 && r->json.number < (double)(time_max / 1000)))
+        if (!(r->json.number >= 0 && 1000 * r->json.number < (double)time_max))
             return sl_json_fail(&r->json, "a time is out of range");
         *out = (int64_t)(1000 * r->json.number + 0.5);
         return SL_OK;

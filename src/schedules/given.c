@@ -118,13 +118,13 @@ static void cut_short(struct sl_gen *gen) {
  * stream.c). */
 static int32_t late_steps(const struct sl_sched *given, const struct sl_sched *run) {
     int late = 0;
-    int32_t fewest = INT32_MAX;
+    int64_t fewest = INT32_MAX;
     for (int s = 0; s < run->plan->stage_count; s++) {
         int delay = sl_sched_step_delay(run, s);
         late = delay > late ? delay : late;
         fewest = given->micros[s] < fewest ? given->micros[s] : fewest;
     }
-    return 1 + late / (2 * fewest);
+    return (int32_t)(1 + late / (2 * fewest));
 }
 
 /* The first micro-batch of a period among those that are equal modulo the micro-batches of an
@@ -182,6 +182,8 @@ static int32_t in_flight(const struct sl_sched *given) {
                 (entry >= 0 && a->stage != entry))
                 continue;
             int32_t until = (a->micro - of[a->micro % m]) / m + 1;
+            if (until > given->lists[SL_PROLOGUE][w].count)
+                continue; /* forwards are missing: lowering says which */
             lead = until > lead ? until : lead;
         }
     sl_arena_free(&scratch);
