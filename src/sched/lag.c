@@ -1,5 +1,5 @@
 /* Counts pending steps and delays by walks over the lists of the workers. Formulas for the same
- * delays are in `claim` of schedules/stream.c and in `delay_of` of sched/policy.c. */
+ * delays are in `claim` of schedules/async.c and in `delay_of` of sched/policy.c. */
 #include "sched/lag.h"
 
 #include "sched/deps.h"

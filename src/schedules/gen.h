@@ -2,7 +2,7 @@
  *
  * A synchronous row generates one iteration at a time (`micros[stage]` micro-batches, numbered
  * from 0); sl_schedules_generate repeats it. An asynchronous row is one stream over all
- * iterations (stream.c). */
+ * iterations (async.c). */
 #ifndef SL_SCHEDULES_GEN_H
 #define SL_SCHEDULES_GEN_H
 
@@ -68,7 +68,7 @@ struct sl_play {
 };
 sl_err sl_schedules_gen_play(struct sl_play *play);
 
-/* Generates an asynchronous stream (stream.c): fills the segments of gen->sched. */
+/* Generates an asynchronous stream (async.c): fills the segments of gen->sched. */
 sl_err sl_schedules_gen_stream(struct sl_gen *gen);
 
 /* Domain checks that several rows share. */

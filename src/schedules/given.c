@@ -115,7 +115,7 @@ static void cut_short(struct sl_gen *gen) {
 }
 
 /* The repetitions in which the steps of one decision come later than in the file (as in
- * stream.c). */
+ * async.c). */
 static int32_t late_steps(const struct sl_sched *given, const struct sl_sched *run) {
     int late = 0;
     int64_t fewest = INT32_MAX;

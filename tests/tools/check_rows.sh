@@ -18,7 +18,7 @@ const struct sl_schedule sl_schedules_zb_h1 = {
 const struct sl_schedule sl_schedules_zb_v = {.name = "zb-v"};
 static int own(const char *x) { return strcmp(x, "zb-v"); }
 C
-    cat >"$tree/src/schedules/stream.c" <<'C'
+    cat >"$tree/src/schedules/async.c" <<'C'
 #define ROW(symbol, text, brief) \
     const struct sl_schedule sl_schedules_##symbol = {.name = text}
 ROW(2bw, "2bw", "no flush");
