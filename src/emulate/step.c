@@ -31,13 +31,12 @@ static const struct sl_program *program_of(const struct sl_emulate *e) {
 /* Returns the memory for the gradient of one use of a parameter of the model by a node. */
 static void *use_of(const struct sl_emulate *e, const struct sl_param_grad *grad) {
     const struct sl_program *p = program_of(e);
-    for (int u = 0; u < p->use_count; u++) {
+    for (int u = 0;; u++) {
+        SL_ASSERT(u < p->use_count); /* the program has every use */
         const struct sl_param_grad *own = &p->graph->grads.at[p->uses[u].grad];
         if (own->node == grad->node && own->input == grad->input)
             return (char *)e->train.worker->grad[0] + p->uses[u].offset;
     }
-    SL_ASSERT(!"a use that is not in the program");
-    return NULL;
 }
 
 /* Adds all uses of a parameter with copies, in graph order. Every copy gets the sum. */

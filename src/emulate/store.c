@@ -32,7 +32,8 @@ static char *view_memory(const struct sl_emulate *e, const struct sl_emulate_vie
     if (from < slab)
         return (char *)e->train.worker->param[view->slab] + from;
     from -= slab;
-    for (int g = 0; g < e->group_count; g++) {
+    for (int g = 0;; g++) {
+        SL_ASSERT(g < e->group_count); /* `from` lies in the view */
         const struct sl_emulate_queue *q = &view->queues[g];
         int64_t bytes = e->groups[g].bytes, all = bytes * q->depth;
         if (from >= all) {
@@ -43,8 +44,6 @@ static char *view_memory(const struct sl_emulate *e, const struct sl_emulate_vie
         *size_bytes = bytes - from % bytes;
         return i < q->count ? q->memory[(q->first + i) % q->depth] + from % bytes : NULL;
     }
-    SL_ASSERT(!"behind the end of a view");
-    return NULL;
 }
 
 static bool worker_has(const void *ctx, const struct sl_tensor_id *id) {

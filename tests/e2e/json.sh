@@ -34,6 +34,9 @@ say "version" 0 version
 say "man COMMAND" 0 man train
 say "completion SHELL" 0 completion bash
 say "completion words" 0 completion words -- train --opti
+echo "a word and a word" >words.txt
+say "tokenizer train" 0 tokenizer train words.txt --vocab-size 260 -o tokenizer.json
+say "tokenizer encode" 0 tokenizer encode words.txt --tokenizer tokenizer.json -o words.bin
 
 say "profile MODEL" 0 profile "${tiny[@]}" --rounds 1
 say "profile MODEL -o X.cost" 0 profile "${tiny[@]}" --rounds 1 --micro-batch 2 -o x.cost

@@ -98,7 +98,7 @@ train --resume --out planned --steps 4 || fail "a run with a plan"
 stale=(gpt-nano "${sizes[@]/L=1/L=2}" --stages 2 --schedule stash --batch 6 --micro 3)
 train "${stale[@]}" --eval-every 2 --checkpoint-every 2 --steps 4 --keep 0 --out stale
 rm -r stale/ckpt/step-00000004
-sed -i -E '/"(stages|workers|bind|lend|eval_every|eval_samples|checkpoint_every|save|keep|trace|log_staleness|audit|stall_timeout)":/d;
+sed -i -E '/"(stages|workers|bind|lend|emulate|eval_every|eval_samples|checkpoint_every|save|keep|trace|log_staleness|audit|stall_timeout)":/d;
     s/"slack": .*/"slack": 0/; s/clip_scope/verdict/; s/"global"/"all"/' stale/config.json
 sed -i 's/ graph "[0-9a-f]*"//' stale/plan.plan
 cp -r stale other
