@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* These headers need stdio.h before them. */
+/* These headers use FILE, so the standard headers come first. */
 #include <jerror.h>
 #include <jpeglib.h>
 
