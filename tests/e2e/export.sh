@@ -126,29 +126,24 @@ grep -q 'one of 2 equal pipelines' "$dir/why" || fail "csv of replicas: $(cat "$
 cmp "$dir/four.csv" "$dir/twice.csv" || fail "one of the equal pipelines is another"
 
 # What a target cannot state is refused by name: branches, no embedding, uneven stages, frozen weights.
-refused() { # PLAN TARGET MESSAGE OPTIONS...
-    local rc=0
-    "$SLUICE" export "$1" --to "$2" "${@:4}" >/dev/null 2>"$dir/why" || rc=$?
-    { [ $rc = 1 ] && grep -q -e "$3" "$dir/why"; } || fail "$1 to $2: exit $rc, not '$3': $(cat "$dir/why")"
-}
 cut() { # MODEL SIZES OPTIONS...
     "$SLUICE" plan "$1" --set "$2" --machine 1x3:mem=1G,intra=5GB/s --batch 4 --micro 4 --schedule 1f1b --straight \
         --quiet "${@:3}" -o "$dir/cut.plan" >/dev/null || fail "plan $1"
 }
 cut mmt branches=2,T=8,L=2,C=8,H=2,F=8,classes=4 --pp 2 --planner balanced --whole-layers
-refused "$dir/cut.plan" megatron "form one row, and modality.1 does not read from modality.0"
+refused "form one row, and modality.1 does not read from modality.0" "$dir/cut.plan" --to megatron
 cut mlp "" --pp 2 --planner balanced --whole-layers
-refused "$dir/cut.plan" megatron "begins with an embedding, and mlp has none"
+refused "begins with an embedding, and mlp has none" "$dir/cut.plan" --to megatron
 frozen=(--freeze 'model.embed_tokens.*,model.layers.*')
 cut llama "$sizes" --pp 2 --planner balanced --whole-layers "${frozen[@]}"
 for target in megatron torchtitan automodel; do
-    refused "$dir/cut.plan" $target "no options for frozen weights" "${frozen[@]}"
+    refused "no options for frozen weights" "$dir/cut.plan" --to $target "${frozen[@]}"
 done
-refused "$dir/cut.plan" csv "train every stage, and s0 is frozen"
+refused "train every stage, and s0 is frozen" "$dir/cut.plan" --to csv
 if "$SLUICE" train --plan "$dir/cut.plan" --steps 1 2>"$dir/why"; then fail "train without --freeze"; fi
 grep -q 'has frozen weights: give its --freeze' "$dir/why" || fail "$(cat "$dir/why")"
 # Four stages on three ranks.
 "$SLUICE" plan llama --set "$sizes" --machine 1x4:mem=1G,intra=5GB/s --batch 4 --micro 4 --schedule 1f1b --straight --pp 4 \
     --planner balanced --whole-layers --quiet -o "$dir/four.plan" >/dev/null || fail "four stages"
 sed -e 's/^workers 4/workers 3/' -e '/^memory 3/d' -e '/^stage/s/on 3/on 0/' "$dir/four.plan" >"$dir/three.plan"
-refused "$dir/three.plan" torchtitan "as many stages on every rank, and here 4 stages are on 3 ranks"
+refused "as many stages on every rank, and here 4 stages are on 3 ranks" "$dir/three.plan" --to torchtitan
