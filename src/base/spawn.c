@@ -69,6 +69,14 @@ static void set_files(const struct sl_spawn *s) {
         fcntl(s->keep_fd, F_SETFD, 0);
 }
 
+static void block(const int *signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; signals && signals[i]; i++)
+        sigaddset(&set, signals[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 static _Noreturn void run_child(const struct sl_spawn *s, char **env, int report_fd, pid_t parent) {
     char *const *argv = (char *const *)(uintptr_t)s->argv;
     if (s->dies_with_parent) {
@@ -77,6 +85,7 @@ static _Noreturn void run_child(const struct sl_spawn *s, char **env, int report
             _exit(EXIT_NOT_STARTED);
     }
     setpgid(0, 0);
+    block(s->blocked);
     if (s->cpu)
         bind_to_cpu(s->cpu);
     set_files(s);

@@ -19,6 +19,8 @@ struct sl_spawn {
     int keep_fd;            /* stays open in the child, under the same number; 0: none */
     int cpu; /* binds to the k-th allowed CPU, k from 1, modulo their number; 0: not bound */
     bool dies_with_parent; /* the child gets SIGKILL when the parent ends */
+    /* blocked in the child until it unblocks them; ends with 0; NULL: none */
+    const int *blocked;
 };
 
 /* Starts a child. SL_ERR_SYSTEM if the program cannot be executed. */

@@ -56,12 +56,29 @@ static bool is_model(const struct sl_args *args, const char *input) {
                        sl_cli_ends(input, ".csv")));
 }
 
+/* Options of schedules that say nothing about a model on a machine. */
+static sl_err check_model_options(const struct sl_args *args) {
+    static const char *const others[] = {"--chain", "--dag",    "--schedule-module", "--last-batch",
+                                         "--ranks", "--policy", "--global-step",     "--together",
+                                         "--iters", "--slack",  "--costs",           "--links",
+                                         "--cold",  "--send"};
+    for (int i = 0; i < SL_COUNT(others); i++)
+        if (sl_args_has(args, others[i]))
+            return sl_fail(SL_ERR_USAGE,
+                           "sim: %s is for X.plan, X.sched, X.csv, --chain and --dag, not for a "
+                           "MODEL on a machine",
+                           others[i]);
+    return SL_OK;
+}
+
 static sl_err simulate_model(const struct sl_args *args, const struct sl_graph *graph,
                              struct sl_arena *arena, struct sl_text *text) {
     struct sl_sizing_request request = {.picture = draws(args)};
     struct sl_report_model_sim s;
     struct sl_grid_opts grid;
+    SL_TRY(check_model_options(args));
     SL_TRY(sl_cli_plan_request(args, &request.plan));
+    SL_TRY(sl_args_int(args, "--group", 1, 1 << 20, &request.group));
     SL_TRY(sl_cli_degrees(args, &request.plan.dp, &request.plan.pp));
     SL_TRY(sl_args_int(args, "--chunks", 1, SL_STAGE_MAX, &request.chunks));
     if (request.plan.tp == SL_JOB_TP_SEARCH)

@@ -29,6 +29,7 @@ static void catch_signals(void) {
     sigaction(SIGHUP, &action, NULL);  /* the terminal has been closed */
     signal(SIGPIPE, SIG_IGN);          /* if nobody reads the output any more, training continues */
     sigaction(SIGUSR1, &action, NULL); /* Slurm's warning before its time limit */
+    sl_cli_unblock_signals();
 }
 
 struct progress {
@@ -98,6 +99,14 @@ static void show_differences(const struct sl_job_work *work) {
     }
 }
 
+static void show_obstacle(const char *obstacle) {
+    struct sl_text text = {0};
+    sl_cli_name_options(obstacle, "train", &text);
+    sl_log_warn("no checkpoint before the last step, and a signal ends the run without one: %s",
+                text.at);
+    sl_text_free(&text);
+}
+
 static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
     const struct sl_train_config *c = &p->work->train;
@@ -117,6 +126,8 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
         show_pipeline(&p->work->pipe, start);
     if (p->work->pipe.plan)
         show_clipping(p->work);
+    if (start->obstacle)
+        show_obstacle(start->obstacle);
     show_forecast(&p->work->forecast);
     sl_text_free(&data);
     if (start->copy_bytes)
@@ -433,4 +444,5 @@ const struct sl_command sl_cli_cmd_train = {
     .min_args = 0,
     .max_args = 1,
     .run = run,
+    .catches_signals = true,
 };

@@ -17,4 +17,7 @@ SL_MUST_CHECK sl_err sl_cli_print_written(const struct sl_args *args, const char
 /* Prints a list of 'sluice list KIND'; kind NULL: the list of kinds. */
 SL_MUST_CHECK sl_err sl_cli_print_list(const struct sl_args *args, const char *kind);
 
+/* Ranks start with blocked signals, so that one that comes early is handled, not fatal. */
+void sl_cli_unblock_signals(void);
+
 #endif

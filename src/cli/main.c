@@ -38,6 +38,15 @@ sl_err sl_cli_print_written(const struct sl_args *args, const char *option) {
     return err;
 }
 
+void sl_cli_unblock_signals(void) {
+    static const int passed[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < SL_COUNT(passed); i++)
+        sigaddset(&set, passed[i]);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 static sl_err check_positional(const struct sl_command *command, const struct sl_args *args) {
     if (args->positional_count < command->min_args)
         return sl_fail(SL_ERR_USAGE, "%s: missing argument; usage: sluice %s %s", command->name,
@@ -69,6 +78,8 @@ static sl_err run_command(const struct sl_command *command, int argc, char **arg
         sl_text_free(&text);
         return err;
     }
+    if (!command->catches_signals)
+        sl_cli_unblock_signals();
     SL_TRY(check_positional(command, &args));
     SL_TRY(sl_device_cpu_limit(getenv("SLUICE_ISA")));
     bool terminal = isatty(STDERR_FILENO) != 0;

@@ -2,17 +2,23 @@
  * and the expanded plan for a pipeline. */
 #include "base/vec.h"
 #include "job/parts.h"
+#include "job/plan.h"
 #include "plan/model.h"
 #include "schedules/schedule.h"
 #include "shard/shard.h"
 
 #include <string.h>
 
-static sl_err check(const struct sl_job_work *work) {
-    const struct sl_job *job = &work->job;
-    if (sl_dtype_is_half(work->train.dtype))
+sl_err sl_job_check_shards(int64_t shards, bool half) {
+    if (shards > 1 && half)
         return sl_fail(SL_ERR_REFUSED, "`tp`: shards exchange fp32 tensors only; set `dtype` to "
                                        "fp32");
+    return SL_OK;
+}
+
+static sl_err check(const struct sl_job_work *work) {
+    const struct sl_job *job = &work->job;
+    SL_TRY(sl_job_check_shards(job->tp, sl_dtype_is_half(work->train.dtype)));
     if (job->audit)
         return sl_fail(SL_ERR_REFUSED, "`audit` repeats passes, and shards meet in them: leave out "
                                        "`audit` or `tp`");

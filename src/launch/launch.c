@@ -92,6 +92,8 @@ static sl_err choose_meet(struct sl_launch *l, int *fd) {
 
 /* Starts a rank on this host. Rank 0 inherits the listening socket. */
 static sl_err start_local(struct sl_launch *l, int rank, int fd, pid_t *out) {
+    /* this program unblocks them when it can handle them; others could not know */
+    static const int passed[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, 0};
     char number[48], ranks[48], meet[128], key[64], meet_fd[48];
     const char *env[] = {number, ranks, meet, key, meet_fd, NULL};
     snprintf(number, sizeof number, "SLUICE_RANK=%d", rank);
@@ -103,7 +105,8 @@ static sl_err start_local(struct sl_launch *l, int rank, int fd, pid_t *out) {
                                        .argv = l->argv,
                                        .env = env,
                                        .keep_fd = rank == 0 ? fd : 0,
-                                       .dies_with_parent = true},
+                                       .dies_with_parent = true,
+                                       .blocked = l->program ? NULL : passed},
                     out);
 }
 

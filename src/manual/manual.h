@@ -15,6 +15,7 @@ struct sl_command {
     const struct sl_option *options; /* ends with {0}; all commands have the common options too */
     int min_args, max_args;          /* positional arguments; max < 0: any number */
     sl_err (*run)(const struct sl_args *args);
+    bool catches_signals; /* it unblocks those that 'launch' has blocked */
 };
 
 struct sl_command_set {

@@ -6,7 +6,10 @@
 
 void sl_pipe_halt_open(struct sl_pipe *pipe);
 void sl_pipe_halt_close(struct sl_pipe *pipe);
-/* Called before the workers start. The run ends after step `done` of the schedule. */
+/* Why this pipeline cannot pause in the middle of a run; NULL: it can. */
+const char *sl_pipe_halt_obstacle(struct sl_pipe *pipe);
+/* Called before the workers start. The run ends after step `done` of the schedule, or a few steps
+ * earlier if it cannot pause there. */
 SL_MUST_CHECK sl_err sl_pipe_halt_start(struct sl_pipe *pipe, int64_t done);
 /* Called by a worker: sets `*at` to the number of its next action. False: the run ends here for the
  * worker. */

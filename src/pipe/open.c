@@ -292,6 +292,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     sl_pipe_reporter_open(pipe);
     sl_pipe_watchdog_open(pipe); /* after the reporter, because it publishes the reporter's sums */
     sl_pipe_halt_open(pipe);
+    pipe->obstacle = sl_pipe_halt_obstacle(pipe);
     *out = pipe;
 out:
     if (err != SL_OK)

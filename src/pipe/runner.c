@@ -104,9 +104,10 @@ static const struct sl_runner_row pipeline = {
 };
 
 /* How many steps a run takes. A synchronous pipeline is empty after every step, but a timeline
- * shows several. An asynchronous one runs as long as possible: a pause costs about one fill. */
+ * shows several. An asynchronous one runs long, because a pause costs a copy of its state, but not
+ * without an end, because reports are kept until it pauses. */
 struct sl_runner sl_pipe_runner(struct sl_pipe *pipe) {
-    enum { TRACE_STEPS = 16 };
+    enum { TRACE_STEPS = 16, LONG = 4096 };
     const struct sl_pipe_config *c = &pipe->config;
     bool synchronous = sl_pipe_is_synchronous(pipe);
     int64_t traced = c->trace_steps ? c->trace_steps : TRACE_STEPS;
@@ -114,10 +115,11 @@ struct sl_runner sl_pipe_runner(struct sl_pipe *pipe) {
                               .ctx = pipe,
                               .train = c->train,
                               .comm = c->comm,
-                              .max_steps = !synchronous ? INT64_MAX
+                              .max_steps = !synchronous ? (pipe->obstacle ? INT64_MAX : LONG)
                                            : c->trace   ? traced
                                                         : 1,
-                              .is_synchronous = synchronous};
+                              .is_synchronous = synchronous,
+                              .obstacle = pipe->obstacle};
 }
 
 sl_err sl_pipe_run_open(const struct sl_pipe_config *config, struct sl_pipe_run *out) {

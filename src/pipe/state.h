@@ -137,6 +137,7 @@ struct sl_pipe {
     struct sl_pipe_watchdog *watchdog;       /* watchdog.c */
     struct sl_pipe_reporter *reporter;       /* reporter.c */
     struct sl_pipe_halt *halt;               /* halt.c */
+    const char *obstacle;                    /* sl_pipe_halt_obstacle */
 };
 
 /* trace.c. clock: nanoseconds since the run began. act_traced: runs and measures an action. */

@@ -88,3 +88,13 @@ sl_err sl_run_runner_load(const struct sl_runner *r, const struct sl_ckpt_source
     SL_TRY(sl_ckpt_store_load(&tensors, source, &at));
     return source->weights_only ? SL_OK : r->row->restore(r->ctx, &at);
 }
+
+sl_err sl_run_runner_check(const struct sl_runner *runner, int64_t checkpoint_every) {
+    const struct sl_train_config *c = runner->train;
+    bool evaluates = c->eval_every > 0 && c->eval_every<c->steps, saves = checkpoint_every> 0 &&
+                     checkpoint_every < c->steps;
+    if (!runner->obstacle || !(evaluates || saves))
+        return SL_OK;
+    return sl_fail(SL_ERR_REFUSED, "`%s`: %s", evaluates ? "eval_every" : "checkpoint_every",
+                   runner->obstacle);
+}

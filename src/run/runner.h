@@ -46,6 +46,8 @@ struct sl_runner {
     struct sl_comm *comm;                /* ranks of the run; NULL: one process */
     int64_t max_steps;                   /* most steps that one run() should be given */
     bool is_synchronous;                 /* no micro-batch is in flight between steps */
+    /* why the run cannot be evaluated, saved or stopped before its end; NULL: it can */
+    const char *obstacle;
 };
 
 struct sl_runner_row {
@@ -79,6 +81,9 @@ struct sl_runner_row {
 
 /* One worker as a runner; the caller closes it. */
 struct sl_runner sl_run_train_runner(struct sl_train *train);
+
+/* Refuses a run that would fail at its first evaluation or checkpoint. */
+SL_MUST_CHECK sl_err sl_run_runner_check(const struct sl_runner *runner, int64_t checkpoint_every);
 
 /* Loads a checkpoint through the runner. Every rank calls it. */
 SL_MUST_CHECK sl_err sl_run_runner_load(const struct sl_runner *runner,

@@ -98,7 +98,7 @@ static sl_err start(struct sl_session *s) {
 /* Does the measured cost of saves determine their interval? */
 static bool is_paced(const struct sl_session *s) {
     const struct sl_session_config *c = s->config;
-    return c->run && !c->checkpoint_every && c->pace_ns > 0;
+    return c->run && !c->checkpoint_every && c->pace_ns > 0 && !s->runner->obstacle;
 }
 
 static sl_err open_saver(struct sl_session *s) {
@@ -247,7 +247,7 @@ static int64_t look_length(const struct sl_session *s) {
     static const int64_t look_ns = 10000000000;
     const struct sl_comm *comm = s->runner->comm;
     int64_t done = s->result->steps_done, per_step = done ? s->steps_ns / done : 0;
-    if (s->runner->is_synchronous || !comm || comm->ranks == 1)
+    if (s->runner->is_synchronous || !comm || comm->ranks == 1 || s->runner->obstacle)
         return INT64_MAX;
     return per_step && look_ns / per_step > LEAST ? look_ns / per_step : LEAST;
 }
@@ -405,6 +405,7 @@ static sl_err report_start(struct sl_session *s) {
     struct sl_session_start start = {.step = step_of(s),
                                      .params = stats_of(s->train->graph).parameters,
                                      .copy_bytes = sl_ckpt_saver_bytes(s->saver),
+                                     .obstacle = s->runner->obstacle,
                                      .skipped = s->skipped.length ? s->skipped.at : ""};
     struct sl_arena arena = {0};
     sl_err err = SL_OK;
@@ -431,6 +432,7 @@ static sl_err open_session(struct sl_session *s) {
     struct sl_run_hooks hooks = {
         .on_step = report_early, .ctx = s, .stop = s->config->stop, .pause = wants_pause};
     r->row->attach(r->ctx, &hooks);
+    SL_TRY(sl_run_runner_check(r, s->config->checkpoint_every));
     SL_TRY(open_saver(s));
     SL_TRY(start(s));
     s->first_step = step_of(s);

@@ -29,6 +29,7 @@ struct sl_session_start {
     const int64_t *worker_bytes; /* [workers] bytes of a pipeline's workers, else NULL */
     int worker_count;
     const int64_t *rank_bytes; /* [ranks] predicted bytes of a pipeline's processes, else NULL */
+    const char *obstacle;      /* of the runner */
     const char *skipped; /* checkpoints that were skipped, and why, one per line; "": none was */
 };
 

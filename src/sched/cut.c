@@ -105,12 +105,13 @@ static sl_err check_steps(const struct play *p) {
     const struct sl_plan *plan = p->v.plan;
     for (int i = 0; i < plan->seat_count; i++)
         if (p->v.seats[i].newest != p->version)
-            return sl_fail(SL_ERR_REFUSED,
-                           "worker %d makes step %d of stage %s before other stages have made step "
-                           "%d, so the run cannot pause between them; give each stage its own "
-                           "worker, or use a larger `micro`",
-                           plan->seats[i].worker, p->v.seats[i].newest,
-                           plan->stages[plan->seats[i].stage].name, p->version);
+            return sl_fail(
+                SL_ERR_REFUSED,
+                "worker %d makes step n+%d of stage %s before other stages have made step "
+                "n, so the run cannot pause between them; give each stage its own "
+                "worker, use a larger `micro`, or emulate the pipeline (`emulate`)",
+                plan->seats[i].worker, p->v.seats[i].newest - p->version,
+                plan->stages[plan->seats[i].stage].name);
     return SL_OK;
 }
 

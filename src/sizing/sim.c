@@ -57,6 +57,8 @@ static sl_err set_degrees(struct layout *l) {
     if ((fixed && r->chunks && r->chunks != l->chunks) || (!shares && l->chunks > 1))
         return sl_fail(SL_ERR_USAGE, "`chunks`: schedule %s has %d stages on a worker",
                        l->row->name, shares ? 2 : 1);
+    if (r->group > 1 && !l->row->groups)
+        return sl_fail(SL_ERR_USAGE, "`group`: schedule %s has no groups", l->row->name);
     if (r->plan.dp)
         l->dp = (int)r->plan.dp;
     else
@@ -115,11 +117,16 @@ static sl_err cut(struct layout *l) {
 
 static void fill_candidate(struct layout *l, bool *recompute, struct sl_candidate *c) {
     int stages = l->pp * l->chunks, *width = SL_NEW(l->arena, int, stages);
-    for (int s = 0; s < stages; s++)
+    int *group = l->request->group > 1 ? SL_NEW(l->arena, int, stages) : NULL;
+    for (int s = 0; s < stages; s++) {
         width[s] = l->dp;
+        if (group)
+            group[s] = (int)l->request->group;
+    }
     *c = (struct sl_candidate){.stage_count = stages,
                                .stage_of = l->stage_of,
                                .width = width,
+                               .group_of = group,
                                .recompute = recompute,
                                .schedule = l->row->name,
                                .ranks = sl_search_schedule_shares(l->row->name) ? l->pp : 0};

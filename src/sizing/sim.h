@@ -15,6 +15,7 @@ struct sl_sizing_request {
      * used */
     struct sl_job_plan_request plan;
     int64_t chunks; /* stages per worker [1, or 2 for schedules that need it] */
+    int64_t group;  /* k of a schedule with groups [1] */
     bool picture;   /* also build the timeline */
 };
 

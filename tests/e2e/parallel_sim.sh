@@ -104,6 +104,16 @@ for x in yes, no:
 assert yes["fits"] and yes["tp"] == yes["pp"] == 1 and not no["fits"] and len(no["changes"]) >= 3
 PY
 
+# options of schedules are obeyed or refused, not ignored
+for option in "--iters 3" "--policy spectrain" "--slack 1" "--costs F=1" "--links latency=5us" "--cold F=1us" "--send blocking" \
+    --global-step --together "--ranks 2" "--last-batch 3" "--chain 2" "--dag a>b"; do
+    # shellcheck disable=SC2086 # words
+    refused "${option%% *} is for X.plan" "${gpt[@]}" --pp 2 $option
+done
+refused 'schedule 1f1b has no groups' "${gpt[@]}" --pp 2 --schedule 1f1b --group 2
+for k in 1 2; do sim "${gpt[@]}" --pp 4 --dp 1 --batch 16 --micro-batch 2 --schedule kfkb --group $k >group$k.json; done
+! cmp -s group1.json group2.json || fail "--group 2 changes nothing"
+
 refused 'can be divided into 3' "${gpt[@]}" --tp 3
 refused '64 devices, and machine given has 32' "${gpt[@]}" --tp 4 --dp 2 --pp 8
 refused 'needs whole, equal hosts' "${gpt[@]}" --tp 12
