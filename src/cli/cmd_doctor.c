@@ -1,4 +1,5 @@
-/* sluice doctor: print what this host has, what is missing, and the command that adds it. */
+/* sluice doctor: print what this host has, what is missing, and the command that adds it
+ * (profile/checkup.c). */
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/terminal.h"

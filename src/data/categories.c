@@ -1,5 +1,5 @@
-/* Names of categories: classes of pictures, values of columns of text. A run keeps them in a file, so
- * that other data get the same numbers:
+/* Names of categories: classes of pictures, values of columns of text (kind_csv.c finds these). A run
+ * keeps them in a file, so that other data get the same numbers:
  *
  *   {"classes": ["cat", "dog"]}
  */

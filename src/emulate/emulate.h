@@ -4,9 +4,10 @@
  *
  *   open -> runner: { steps, evaluations, checkpoints } -> close
  *
- * There are no messages and no threads per stage. Memory is that of one worker, a weight slab for each
- * direction of passes that reads other weights than the newest, and the versions of a stage that a
- * later micro-batch still reads (docs/design/0033). */
+ * There are no messages and no threads per stage. Memory: that of one worker; one
+ * more weight slab for the forward passes, and one for the backward passes, if these read other
+ * weights than the newest; and of each stage the versions that later micro-batches still read
+ * (docs/design/0033). */
 #ifndef SL_EMULATE_EMULATE_H
 #define SL_EMULATE_EMULATE_H
 

@@ -1,4 +1,5 @@
-/* The architectures gpt2 and gpt_neox. */
+/* The architectures gpt2 and gpt_neox. The matrices of gpt2 are [in, out]: models/hf-gpt2.model reads
+ * them with conv1d_linear, so nothing is transposed. */
 #include "hf/arch.h"
 
 static void check_heads(struct sl_hf_config *c, const char *key, int64_t width, int64_t heads) {

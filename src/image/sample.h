@@ -22,7 +22,8 @@ struct sl_image_options {
 SL_MUST_CHECK sl_err sl_image_options_read(const char *text, int channels, int width, int height,
                                            struct sl_image_options *out);
 
-/* Names sample number `draw` of a run. With `vary` it gets the random choices. */
+/* Which sample to make: number `draw` of the run with this seed. vary: crop and mirror at random, as
+ * in training; false: the centre, not mirrored. */
 struct sl_image_draw {
     uint64_t seed, draw;
     bool vary;

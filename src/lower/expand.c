@@ -124,7 +124,8 @@ static bool all_complete(const struct expand *e, int worker) {
     return true;
 }
 
-/* Contributes the parts of a complete gradient now; the step comes later. */
+/* Steps by the global norm: the gradient of a seat is complete. Adds its REDUCE actions now and
+ * notes when its STEP is due. */
 static void complete_gradient(struct expand *e, struct sl_items *items, int seat) {
     const struct sl_plan *plan = e->low->plan;
     struct seat_state *s = &e->seats[seat];

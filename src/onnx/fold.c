@@ -258,7 +258,8 @@ static sl_err take(const struct sl_onnx_fold *f, const struct sl_onnx_konst *a, 
     return SL_OK;
 }
 
-/* Cuts one axis of out[0]. *whole: the axis has size B, and the cut is not computed here. */
+/* Cuts out[0] along the i-th listed axis. An axis of size B can only be kept whole: *whole becomes
+ * false if the slice does not keep all of it, and then the result is not a constant. */
 static sl_err slice_axis(const struct sl_onnx_fold *f, int64_t i, bool *whole) {
     const struct sl_onnx_konst *axes = f->node->in_count > 3 ? f->in[3] : NULL;
     const struct sl_onnx_konst *steps = f->node->in_count > 4 ? f->in[4] : NULL;
@@ -278,8 +279,9 @@ static sl_err slice_axis(const struct sl_onnx_fold *f, int64_t i, bool *whole) {
     }
     SL_TRY(sl_onnx_konst_int(f->in[2], i, &to));
     int64_t n = f->out[0]->dim[axis];
-    if (step == 0 || step < -n - 1)
-        return sl_fail(SL_ERR_INPUT, "a step of %lld", (long long)step);
+    if (step == 0)
+        return sl_fail(SL_ERR_INPUT, "a step of 0");
+    step = clamp(step, -n - 1, n + 1); /* longer steps leave the axis, too */
     from = clamp(from < 0 ? from + n : from, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
     to = clamp(to < 0 && to >= -n ? to + n : to, step > 0 ? 0 : -1, n);
     int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;

@@ -53,7 +53,8 @@ static bool number_of(struct sl_onnx_lower *l, int input, double *out) {
            isfinite(*out);
 }
 
-/* Does the rank stay that of the other input if the constant broadcasts to it? */
+/* Has the result the shape of x? The constant has one element, so only its additional axes could
+ * change the shape. */
 static bool keeps_shape(struct sl_onnx_lower *l, int konst, int x) {
     struct sl_onnx_val *val = sl_onnx_lower_val(l, konst);
     return val->konst->rank <= sl_onnx_lower_shape(l, x)->rank;

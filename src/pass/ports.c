@@ -80,7 +80,8 @@ void sl_pass_build_params(struct sl_build *b) {
 
 typedef SL_VEC(struct sl_program_port) port_list;
 
-/* Finds the place of a value in the slot; false if this stage does not hold it. */
+/* Finds where this stage stores a value, in the slot or in work memory; false if it does not hold
+ * the value. */
 static bool find_operand(const struct sl_build *b, int value, struct sl_operand *out) {
     int root = b->root[value], item = b->item_f[root];
     const struct sl_value *v = sl_graph_value(b->graph, value);

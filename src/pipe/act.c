@@ -132,9 +132,10 @@ static sl_err send_piece(struct sl_pipe_worker *w, const struct where *at, const
     return sl_pipe_mail_send(box, n, piece_bytes(at, way, piece));
 }
 
-/* Before a pass (out false) it receives the inputs of the pass, after the pass (out true) it sends
- * the outputs, before the slot may be reused. The channel holds the buffers of both ends, so the
- * send waits no longer than the schedule's SEND action would; SEND itself does nothing. */
+/* Moves the messages of a pass as part of the pass; the schedule's SEND does nothing. Before the
+ * pass (out false) it receives the inputs. After it (out true) it sends the outputs, because the slot
+ * may be reused before the SEND. The channel has the buffers of both ends, so this waits no longer
+ * than the SEND would. */
 static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bool grad, bool out) {
     const struct sl_stage *stage = &w->pipe->config.plan->stages[at->seat->stage];
     bool at_from = grad != out; /* activations leave from edge->from, gradients arrive there */

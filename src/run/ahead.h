@@ -33,7 +33,7 @@ SL_MUST_CHECK sl_err sl_run_ahead_fill(struct sl_ahead *ahead, enum sl_data_spli
 
 /* Returns the time spent in sl_run_ahead_fill since the last call, added over all threads. */
 int64_t sl_run_ahead_take_ns(struct sl_ahead *ahead); /* NULL: returns 0 */
-/* Returns the largest memory that samples need. */
+/* Returns the most bytes that samples made ahead can occupy. */
 int64_t sl_run_ahead_bytes(const struct sl_ahead *ahead);
 
 #endif

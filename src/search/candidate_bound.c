@@ -170,8 +170,9 @@ static int64_t two_version_bound(const struct sl_candidate_detail *detail, int s
     return (int64_t)((double)(way + stage->step) * PAIRS / (SL_ASYNC_ITERS - 1));
 }
 
-/* Asynchronous schedules hide all waits except those for a version. If ties make stages step
- * globally, they also hide reductions. */
+/* The largest bound of any stage. A stage of an asynchronous schedule is bounded by its own work
+ * only, since all waits but those for a version may overlap with it. If ties make stages step
+ * together, its reductions may overlap too and are left out. */
 int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail) {
     const struct sl_schedule *row = sl_schedules_row_find(detail->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC,

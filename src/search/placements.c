@@ -38,7 +38,8 @@ static bool is_duplicate(const struct listing *l, int device) {
     return false;
 }
 
-/* Returns false if there are more than `max`. */
+/* Lists all placements that begin with order[0, at). Returns false, and stops, if there are more
+ * than `max`. */
 static bool list(struct listing *l, int at) {
     const struct sl_machine *m = l->p->machine;
     if (at == l->used) {

@@ -72,7 +72,8 @@ static INLINE void tile_run(const struct sl_gemm_tile *t, int mr, int nv) {
     const float *a = t->a, *b = t->b;
     const int64_t a_step = t->a_step, b_step = t->b_step;
     const bool packed = a_step == mr && b_step == nv * LANES;
-    /* Prefetches are spread over chunks of k, one row per chunk. Short sums are not cut. */
+    /* The sum over k runs in mr chunks; before each, one row of the result is prefetched. A sum
+     * shorter than 128 runs whole after all prefetches. */
     int64_t chunk = t->kc >= 128 ? t->kc / mr / 2 * 2 : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
         tile_prefetch(t, row, nv);
