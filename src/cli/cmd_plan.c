@@ -139,19 +139,16 @@ static sl_err answer_fits(const struct sl_args *args, struct sl_arena *arena,
     return sl_fail(SL_ERR_REFUSED, "the model does not fit");
 }
 
-/* In 16 bits, plans with shards are for other systems (design note 0030): a file of one, which
- * only 'train' reads, is refused. */
-static sl_err check_trains(const struct sl_args *args, const struct sl_job_planned *planned) {
+/* In 16 bits, plans with shards are for other systems (design note 0030). */
+static void note_if_untrainable(const struct sl_args *args, const struct sl_job_planned *planned) {
     const struct sl_plan *plan = planned->search.plan;
-    bool half = strcmp(sl_args_text(args, "--dtype", "fp32"), "fp32") != 0;
-    int shards = 1;
+    bool half = strcmp(sl_args_text(args, "--dtype", "fp32"), "fp32") != 0, shards = false;
     for (int s = 0; s < plan->stage_count; s++)
-        shards = plan->stages[s].shards > shards ? plan->stages[s].shards : shards;
-    sl_err err = sl_job_check_shards(shards, half);
-    if (err == SL_OK || sl_args_has(args, "-o"))
-        return err;
-    sl_log_note("'sluice train' cannot run this plan: shards exchange fp32 tensors only");
-    return SL_OK;
+        shards |= plan->stages[s].shards > 1;
+    if (half && shards)
+        sl_log_note(
+            "'sluice train' cannot run this plan, 'sluice export' can write it: shards exchange "
+            "fp32 tensors only");
 }
 
 static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
@@ -168,8 +165,9 @@ static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
         return plan_given(args, arena, &request, text);
     SL_TRY(sl_sizing_plan(arena, &request, &planned));
     struct sl_report_search report = {.spec = &planned.spec, .search = &planned.search};
-    sl_err err = check_trains(args, &planned);
-    if (err == SL_OK && sl_args_has(args, "-o"))
+    sl_err err = SL_OK;
+    note_if_untrainable(args, &planned);
+    if (sl_args_has(args, "-o"))
         err = write_plan(planned.search.plan, sl_args_text(args, "-o", NULL));
     if (err == SL_OK && sl_args_has(args, "--json"))
         sl_report_search_json(&report, text);

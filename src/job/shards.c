@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-sl_err sl_job_check_shards(int64_t shards, bool half) {
+static sl_err check_dtype(int64_t shards, bool half) {
     if (shards > 1 && half)
         return sl_fail(SL_ERR_REFUSED, "`tp`: shards exchange fp32 tensors only; set `dtype` to "
                                        "fp32");
@@ -18,7 +18,7 @@ sl_err sl_job_check_shards(int64_t shards, bool half) {
 
 static sl_err check(const struct sl_job_work *work) {
     const struct sl_job *job = &work->job;
-    SL_TRY(sl_job_check_shards(job->tp, sl_dtype_is_half(work->train.dtype)));
+    SL_TRY(check_dtype(job->tp, sl_dtype_is_half(work->train.dtype)));
     if (job->audit)
         return sl_fail(SL_ERR_REFUSED, "`audit` repeats passes, and shards meet in them: leave out "
                                        "`audit` or `tp`");
