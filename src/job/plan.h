@@ -59,7 +59,6 @@ struct sl_job_planned {
 
 void sl_job_planned_close(struct sl_job_planned *planned);
 
-
 /* SL_ERR_USAGE: a field is wrong. SL_ERR_REFUSED: nothing fits; the message says what would. */
 SL_MUST_CHECK sl_err sl_job_plan(struct sl_arena *arena, const struct sl_job_plan_request *request,
                                  struct sl_job_planned *out);
