@@ -104,8 +104,11 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)
         SL_TRY(add(args, files ? args->positional[0] : NULL, against, arena, &pictures[count++]));
+    const char *names[] = {files ? args->positional[0] : NULL, against};
     if (files > 1)
         sl_report_name_files(arena, pictures, (const char *const *)args->positional, count);
+    else if (files && against)
+        sl_report_name_files(arena, pictures, names, count);
     if (count > 1)
         sl_report_align_steps(arena, pictures);
     for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
