@@ -281,10 +281,13 @@ static sl_err slice_axis(const struct sl_onnx_fold *f, int64_t i, bool *whole) {
     int64_t n = f->out[0]->dim[axis];
     if (step == 0)
         return sl_fail(SL_ERR_INPUT, "a step of 0");
-    step = clamp(step, -n - 1, n + 1); /* longer steps leave the axis, too */
-    from = clamp(from < 0 ? from + n : from, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
-    to = clamp(to < 0 && to >= -n ? to + n : to, step > 0 ? 0 : -1, n);
-    int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
+    bool up = step > 0;
+    /* Longer steps leave the axis, too. */
+    int64_t stride = up ? (step < n ? step : n + 1) : (step > -n ? -step : n + 1);
+    from = clamp(from < 0 ? from + n : from, up ? 0 : -1, up ? n : n - 1);
+    to = clamp(to < 0 && to >= -n ? to + n : to, up ? 0 : -1, n);
+    int64_t count = ((up ? to - from : from - to) + stride - 1) / stride;
+    step = up ? stride : -stride;
     return take(f, f->out[0], axis, (struct range){from, step, count > 0 ? count : 0}, &f->out[0]);
 }
 
