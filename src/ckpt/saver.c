@@ -49,7 +49,7 @@ static sl_err write_from(struct sl_ckpt_saver *saver, const struct sl_ckpt_copy 
     return sl_ckpt_store_save(&saver->config.store, copy, &saver->config.target, &saver->place);
 }
 
-static void *write_beside(void *arg) {
+static void *write_concurrently(void *arg) {
     struct sl_ckpt_saver *saver = arg;
     int64_t begin = sl_clock_ns(), cpu = sl_clock_cpu_ns();
     sl_ckpt_copy_finish(saver->copy); /* first, because optimizer steps may wait for it */
@@ -108,11 +108,11 @@ sl_err sl_ckpt_saver_save(struct sl_ckpt_saver *saver, const struct sl_ckpt_plac
     if (!saver->copy || wait)
         return save_here(saver, begin);
     SL_TRY(sl_ckpt_copy_begin(saver->copy, place));
-    saver->report.beside = true;
+    saver->report.concurrent = true;
     atomic_store(&saver->done, false);
-    if (pthread_create(&saver->thread, NULL, write_beside, saver) != 0) {
+    if (pthread_create(&saver->thread, NULL, write_concurrently, saver) != 0) {
         sl_ckpt_copy_finish(saver->copy);
-        saver->report.beside = false;
+        saver->report.concurrent = false;
         return save_here(saver, begin);
     }
     saver->writing = true;

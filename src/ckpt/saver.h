@@ -24,7 +24,7 @@ struct sl_save_report {
     int64_t stall_ns; /* time that the run waited, at the save and before the next optimizer step */
     int64_t write_ns; /* time from the return to the run until the checkpoint was durable */
     int64_t cpu_ns;   /* CPU time of the writer thread */
-    bool beside;      /* the run continued while the checkpoint was written */
+    bool concurrent;  /* the run continued while the checkpoint was written */
 };
 
 struct sl_ckpt_saver;

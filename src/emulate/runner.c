@@ -36,26 +36,8 @@ static int64_t predicted_bytes(const void *ctx, bool files) {
            sl_run_audit_bytes(e->train.worker);
 }
 
-static const int64_t *worker_bytes(const void *ctx, int *count) {
-    (void)ctx;
-    *count = 0;
-    return NULL;
-}
-
 static struct sl_run_audit_count audit(const void *ctx) {
     return sl_run_audit_count(((const struct sl_emulate *)ctx)->train.worker);
-}
-
-static const struct sl_timeline *timeline(const void *ctx) {
-    (void)ctx;
-    return NULL;
-}
-
-static sl_err take_staleness(void *ctx, struct sl_staleness **out, int64_t *count) {
-    (void)ctx;
-    *out = NULL;
-    *count = 0;
-    return SL_OK;
 }
 
 static const struct sl_runner_row emulation = {
@@ -68,10 +50,10 @@ static const struct sl_runner_row emulation = {
     .restore = restore,
     .step = step,
     .predicted_bytes = predicted_bytes,
-    .worker_bytes = worker_bytes,
+    .worker_bytes = sl_run_no_worker_bytes,
     .audit = audit,
-    .timeline = timeline,
-    .take_staleness = take_staleness,
+    .timeline = sl_run_no_timeline,
+    .take_staleness = sl_run_no_staleness,
 };
 
 struct sl_runner sl_emulate_runner(struct sl_emulate *e) {

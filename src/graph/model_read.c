@@ -61,7 +61,7 @@ static struct sl_eval open_eval(struct sl_lex *lex, const struct sl_model_option
 }
 
 /* Returns a path relative to the directory of the file. */
-static const char *beside(struct sl_arena *arena, const char *file, struct sl_str path) {
+static const char *in_folder_of(struct sl_arena *arena, const char *file, struct sl_str path) {
     const char *slash = strrchr(file, '/');
     int length = slash && path.at[0] != '/' ? (int)(slash + 1 - file) : 0;
     return sl_arena_printf(arena, "%.*s%.*s", length, file, (int)path.length, path.at);
@@ -88,7 +88,7 @@ sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
         ev.graph->name = sl_arena_dup(&ev.graph->arena, ast.name.at, ast.name.length);
     ev.graph->brief = sl_arena_dup(&ev.graph->arena, ast.brief.at, ast.brief.length);
     if (ast.weights.length)
-        ev.graph->weights = beside(&ev.graph->arena, file, ast.weights);
+        ev.graph->weights = in_folder_of(&ev.graph->arena, file, ast.weights);
     SL_TRY_OUT(elaborate(&ev, &ast));
     ev.graph->hook = (struct sl_graph_hook){0};
     *out = ev.graph;

@@ -30,8 +30,8 @@ struct sl_job_model_request {
 SL_MUST_CHECK sl_err sl_job_model_open(const struct sl_job_model_request *request,
                                        struct sl_graph **out, struct sl_graph **eval);
 
-/* Imports an ONNX file: writes the model to `path` and its initial values beside it, under the
- * same name with the ending .safetensors. `path` NULL or "": writes neither. Appends a summary. */
+/* Imports an ONNX file: writes the model to `path` and its initial values to the
+ * same path with the ending .safetensors. `path` NULL or "": writes neither. Appends a summary. */
 SL_MUST_CHECK sl_err sl_job_model_import(const struct sl_job_model_request *request,
                                          const char *path, struct sl_text *out);
 

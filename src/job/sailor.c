@@ -26,8 +26,8 @@ static sl_err add_file(struct sl_sailor *s, struct sl_arena *arena, const char *
 }
 
 /* Finds `name` next to one of the files, or in the folder above it. */
-static const char *find_beside(struct sl_arena *arena, const struct sl_job_sailor_request *r,
-                               const char *name) {
+static const char *find_in_folder(struct sl_arena *arena, const struct sl_job_sailor_request *r,
+                                  const char *name) {
     static const char *const folders[] = {"", "../"};
     for (int i = 0; i < r->file_count; i++) {
         const char *slash = strrchr(r->files[i], '/');
@@ -47,9 +47,9 @@ static sl_err add_files(struct sl_sailor *s, struct sl_arena *arena,
     const char *path;
     for (int i = 0; i < r->file_count; i++)
         SL_TRY(add_file(s, arena, r->files[i]));
-    if (!s->models.count && (path = find_beside(arena, r, "llm_info.json")))
+    if (!s->models.count && (path = find_in_folder(arena, r, "llm_info.json")))
         SL_TRY(add_file(s, arena, path));
-    if (!s->links.count && (path = find_beside(arena, r, "network.json")))
+    if (!s->links.count && (path = find_in_folder(arena, r, "network.json")))
         SL_TRY(add_file(s, arena, path));
     return SL_OK;
 }

@@ -92,8 +92,8 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
     saves->stall_ns += r->stall_ns;
     saves->write_ns += r->write_ns;
     saves->cpu_ns += r->cpu_ns;
-    saves->concurrent += r->beside;
-    saves->concurrent_stall_ns += r->beside ? r->stall_ns : 0;
+    saves->concurrent += r->concurrent;
+    saves->concurrent_stall_ns += r->concurrent ? r->stall_ns : 0;
     if (t->watch->on_save)
         t->watch->on_save(t->watch->ctx, r, every);
     if (every)

@@ -154,7 +154,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .width = pipe->config.plan->stages[stage].width,
         .replica = seat->replica,
         .borrows = true,
-        .eval_beside = pipe->sched->rule != SL_RULE_SYNC,
+        .eval_in_flight = pipe->sched->rule != SL_RULE_SYNC,
         .audit = c->audit,
     };
     seat->train.config = *c;

@@ -82,8 +82,8 @@ static int64_t extra_bytes(const struct sl_pipe_worker *w) {
         train = worker->train_work_bytes > train ? worker->train_work_bytes : train;
         image += w->seats[i].image.host_bytes;
     }
-    bool beside = w->pipe->sched->rule != SL_RULE_SYNC;
-    return image + (beside ? w->areas.bytes - train : 0);
+    bool separate = w->pipe->sched->rule != SL_RULE_SYNC;
+    return image + (separate ? w->areas.bytes - train : 0);
 }
 
 int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {

@@ -34,7 +34,7 @@ static int64_t predicted_bytes(const void *ctx, bool files) {
     return sl_plan_stage_bytes_total(&bytes) + sl_run_audit_bytes(train->worker);
 }
 
-static const int64_t *worker_bytes(const void *ctx, int *count) {
+const int64_t *sl_run_no_worker_bytes(const void *ctx, int *count) {
     (void)ctx;
     *count = 0;
     return NULL;
@@ -44,12 +44,12 @@ static struct sl_run_audit_count audit(const void *ctx) {
     return sl_run_audit_count(((const struct sl_train *)ctx)->worker);
 }
 
-static const struct sl_timeline *timeline(const void *ctx) {
+const struct sl_timeline *sl_run_no_timeline(const void *ctx) {
     (void)ctx;
     return NULL;
 }
 
-static sl_err take_staleness(void *ctx, struct sl_staleness **out, int64_t *count) {
+sl_err sl_run_no_staleness(void *ctx, struct sl_staleness **out, int64_t *count) {
     (void)ctx;
     *out = NULL;
     *count = 0;
@@ -66,10 +66,10 @@ static const struct sl_runner_row one_worker = {
     .restore = restore,
     .step = step,
     .predicted_bytes = predicted_bytes,
-    .worker_bytes = worker_bytes,
+    .worker_bytes = sl_run_no_worker_bytes,
     .audit = audit,
-    .timeline = timeline,
-    .take_staleness = take_staleness,
+    .timeline = sl_run_no_timeline,
+    .take_staleness = sl_run_no_staleness,
 };
 
 struct sl_runner sl_run_train_runner(struct sl_train *train) {

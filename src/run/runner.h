@@ -79,6 +79,11 @@ struct sl_runner_row {
     sl_err (*take_staleness)(void *ctx, struct sl_staleness **out, int64_t *count);
 };
 
+/* Entries for runners of one worker, which has no list of workers, no timeline and no staleness. */
+const int64_t *sl_run_no_worker_bytes(const void *ctx, int *count);
+const struct sl_timeline *sl_run_no_timeline(const void *ctx);
+sl_err sl_run_no_staleness(void *ctx, struct sl_staleness **out, int64_t *count);
+
 /* One worker as a runner; the caller closes it. */
 struct sl_runner sl_run_train_runner(struct sl_train *train);
 

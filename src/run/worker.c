@@ -90,7 +90,7 @@ static sl_err alloc_memory(struct sl_worker *w) {
         if (i != SL_WORKER_EVAL) {
             slot = larger(slot, p->slot_bytes);
             w->train_work_bytes = larger(w->train_work_bytes, p->work_bytes);
-        } else if (w->eval_beside || p->slot_bytes > slot) {
+        } else if (w->eval_in_flight || p->slot_bytes > slot) {
             work = larger(work, p->slot_bytes);
         }
         work = larger(work, p->work_bytes);
@@ -106,7 +106,7 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     w->work_bytes = work;
     w->staging_bytes = staging;
-    w->eval_in_work = w->slots == 0 || w->eval_beside || (eval && eval->slot_bytes > slot);
+    w->eval_in_work = w->slots == 0 || w->eval_in_flight || (eval && eval->slot_bytes > slot);
     SL_TRY(alloc_work(w));
     w->tied = calloc((size_t)full->param_count + 1, sizeof *w->tied);
     if (!w->tied)
@@ -136,7 +136,7 @@ sl_err sl_run_worker_open(struct sl_device *device, const struct sl_worker_confi
     w->grad_slots = config->grad_slots;
     w->state_count = config->state_count;
     w->borrows = config->borrows;
-    w->eval_beside = config->eval_beside;
+    w->eval_in_flight = config->eval_in_flight;
     if (!sl_device_takes(device->row, config->dtype))
         SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "device '%s' has no %s; set `dtype` to fp32",
                            device->row->name, config->dtype == SL_FP16 ? "fp16" : "bf16"));

@@ -35,10 +35,10 @@ struct sl_worker_config {
     /* zero1: has the optimizer state of replica `replica` of `width`; NULL: all of it */
     const struct sl_optim *divides;
     int width, replica;
-    uint64_t seed;    /* seed of the initial values */
-    bool borrows;     /* the caller provides work area and staging with sl_run_worker_lend */
-    bool eval_beside; /* evaluation may run while micro-batches are in flight */
-    int64_t audit;    /* audit one of this many actions; 0: none */
+    uint64_t seed;       /* seed of the initial values */
+    bool borrows;        /* the caller provides work area and staging with sl_run_worker_lend */
+    bool eval_in_flight; /* evaluation may run while micro-batches are in flight */
+    int64_t audit;       /* audit one of this many actions; 0: none */
 };
 
 struct sl_part {
@@ -60,7 +60,7 @@ struct sl_worker {
     bool *tied;    /* [params] the caller adds the uses of this tied parameter */
     void *staging; /* host memory for one input of one micro-batch */
     int64_t slot_bytes;
-    bool borrows, eval_beside, eval_in_work;
+    bool borrows, eval_in_flight, eval_in_work;
     int64_t work_bytes, staging_bytes; /* bytes that it needs; see sl_run_worker_lend */
     int64_t train_work_bytes;          /* the part of work_bytes that training needs */
     int64_t bytes;          /* device memory that it has allocated, without lent memory */

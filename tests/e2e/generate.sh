@@ -9,13 +9,8 @@ fail() {
     echo "generate: $*" >&2
     exit 1
 }
-refused() { # STATUS TEXT COMMAND
-    local status=$1 text=$2 rc=0
-    shift 2
-    "$SLUICE" "$@" >out 2>&1 || rc=$?
-    [ "$rc" = "$status" ] || fail "$* exits $rc: $(cat out)"
-    grep -qF -- "$text" out || fail "'$text' is not in: $(cat out)"
-}
+# shellcheck source=tests/support/commands.sh
+. "$SRC_DIR/tests/support/commands.sh"
 cat "$SRC_DIR"/docs/*.md >text.txt
 "$SLUICE" train gpt2 --set V=257,T=40,P=40,L=3,C=32,H=2 --data text.txt --steps 40 --batch 8 --lr 0.01 \
     --quiet --out run

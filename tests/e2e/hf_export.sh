@@ -9,16 +9,8 @@ fail() {
     echo "hf_export: $*" >&2
     exit 1
 }
-sluice() {
-    "$SLUICE" "$@" >"$dir/log" 2>&1 || fail "$*: $(cat "$dir/log")"
-}
-refused() { # STATUS TEXT COMMAND
-    local status=$1 text=$2 rc=0
-    shift 2
-    "$SLUICE" "$@" >"$dir/out" 2>&1 || rc=$?
-    [ "$rc" = "$status" ] || fail "$* exits $rc: $(cat "$dir/out")"
-    grep -qF -- "$text" "$dir/out" || fail "'$text' is not in: $(cat "$dir/out")"
-}
+# shellcheck source=tests/support/commands.sh
+. "$SRC_DIR/tests/support/commands.sh"
 weights() { # RUN FILE
     sluice ckpt convert "$1" -o "$2"
 }

@@ -10,16 +10,8 @@ fail() {
     echo "tune: $*" >&2
     exit 1
 }
-sluice() {
-    "$SLUICE" "$@" >"$dir/log" 2>&1 || fail "$*: $(cat "$dir/log")"
-}
-refused() { # STATUS TEXT COMMAND
-    local status=$1 text=$2 rc=0
-    shift 2
-    "$SLUICE" "$@" >"$dir/out" 2>&1 || rc=$?
-    [ "$rc" = "$status" ] || fail "$* exits $rc: $(cat "$dir/out")"
-    grep -qF -- "$text" "$dir/out" || fail "'$text' is not in: $(cat "$dir/out")"
-}
+# shellcheck source=tests/support/commands.sh
+. "$SRC_DIR/tests/support/commands.sh"
 same() { # FILE FILE
     cmp "$1" "$2" >/dev/null || fail "$1 and $2 differ"
 }

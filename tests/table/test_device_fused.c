@@ -2,10 +2,9 @@
  * layernorm_grad and cross_entropy_grad against the kernels that they replace.
  */
 #include "base/rng.h"
-#include "device_here.h"
+#include "each_device.h"
 #include "op/registry.h"
 #include "pass/fused.h"
-#include "support/kernel_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,27 +306,9 @@ static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
     }
 }
 
-/* On every device that has the kernel, in all its types. */
-static void on_devices(const char *kernel, void (*try)(struct sl_device *, enum sl_dtype)) {
-    struct sl_device_config config = {.threads = 1};
-    struct sl_device *device;
-    int at = 0;
-    bench_failures = 0;
-    for (const struct sl_device_row *row; (row = next_device(&at));) {
-        if (!row->has_kernel(kernel))
-            continue;
-        bench_must(row->open(&config, &device), row->name);
-        for (int i = 0; i < SL_COUNT(device_dtypes); i++)
-            if (sl_device_takes(row, device_dtypes[i]))
-                try(device, device_dtypes[i]);
-        device->row->close(device);
-    }
-    assert_int_equal(bench_failures, 0);
-}
-
 static void layernorm_grad_is_the_three_it_stands_for(void **state) {
     (void)state;
-    on_devices(SL_FUSED_LAYERNORM_GRAD, try_norm_grad);
+    on_each_device(SL_FUSED_LAYERNORM_GRAD, try_norm_grad);
 }
 
 /* ---- cross_entropy_grad: close to the reference, bits of the two kernels it replaces ---- */
@@ -429,7 +410,7 @@ static void try_entropies(struct sl_device *device, enum sl_dtype dtype) {
 
 static void cross_entropy_grad_is_the_two_it_stands_for(void **state) {
     (void)state;
-    on_devices(SL_FUSED_CROSS_ENTROPY_GRAD, try_entropies);
+    on_each_device(SL_FUSED_CROSS_ENTROPY_GRAD, try_entropies);
 }
 
 int main(void) {

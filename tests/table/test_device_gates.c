@@ -6,10 +6,9 @@
  *   silu_mul_grad, ...          mul, mul, silu_dx or gelu_dx
  */
 #include "base/rng.h"
-#include "device_here.h"
+#include "each_device.h"
 #include "op/registry.h"
 #include "pass/fused.h"
-#include "support/kernel_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,31 +289,14 @@ static void try_gates(struct sl_device *device, enum sl_dtype dtype) {
             try_gate(&gates[i], device, dtype, sizes[s]);
 }
 
-static void on_devices(const char *kernel, void (*try)(struct sl_device *, enum sl_dtype)) {
-    struct sl_device_config config = {.threads = 1};
-    struct sl_device *device;
-    int at = 0;
-    bench_failures = 0;
-    for (const struct sl_device_row *row; (row = next_device(&at));) {
-        if (!row->has_kernel(kernel))
-            continue;
-        bench_must(row->open(&config, &device), row->name);
-        for (int i = 0; i < SL_COUNT(device_dtypes); i++)
-            if (sl_device_takes(row, device_dtypes[i]))
-                try(device, device_dtypes[i]);
-        device->row->close(device);
-    }
-    assert_int_equal(bench_failures, 0);
-}
-
 static void rmsnorm_grad_is_what_it_stands_for(void **state) {
     (void)state;
-    on_devices(SL_FUSED_RMSNORM_GRAD, try_norms);
+    on_each_device(SL_FUSED_RMSNORM_GRAD, try_norms);
 }
 
 static void gates_are_what_they_stand_for(void **state) {
     (void)state;
-    on_devices(SL_FUSED_SILU_MUL, try_gates);
+    on_each_device(SL_FUSED_SILU_MUL, try_gates);
 }
 
 int main(void) {

@@ -1,8 +1,8 @@
 /* Fusion: gradients of logits in the pass that computes the logits, sums of gradients inside the
  * layernorm gradient, and the memory of the fused programs. */
 #include "pass/fused.h"
-#include "pass/program.h"
 #include "support/model_text.h"
+#include "support/pass_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,21 +26,6 @@ static bool has_both(const char *name) {
     return strcmp(name, SL_FUSED_CROSS_ENTROPY_GRAD) == 0 ||
            strcmp(name, SL_FUSED_LAYERNORM_GRAD) == 0;
 }
-static bool has_none(const char *name) {
-    (void)name;
-    return false;
-}
-
-/* Building a program also runs the checker. */
-static struct sl_program *build(const struct sl_graph *graph, bool (*has)(const char *name),
-                                bool split, bool recompute) {
-    struct sl_program *p = NULL;
-    struct sl_program_spec spec = {
-        .graph = graph, .samples = 3, .has_kernel = has, .split = split, .recompute = recompute};
-    if (sl_pass_program_build(&spec, &p) != SL_OK)
-        fail_msg("%s", sl_err_message());
-    return p;
-}
 
 static int count(const struct sl_program *p, const char *kernel, int begin, int end) {
     int found = 0;
@@ -60,8 +45,8 @@ static void gradient_of_logits_is_made_with_the_loss(void **state) {
     struct sl_graph *graph = model_of_text(model);
     (void)state;
     for (int split = 0; split < 2; split++) {
-        struct sl_program *p = build(graph, has_both, split, false);
-        struct sl_program *apart = build(graph, has_none, split, false);
+        struct sl_program *p = pass_build(graph, has_both, split, false);
+        struct sl_program *apart = pass_build(graph, pass_has_none, split, false);
         const struct sl_instr *both = find(p, SL_FUSED_CROSS_ENTROPY_GRAD);
         assert_int_equal(count(p, SL_FUSED_CROSS_ENTROPY_GRAD, 0, p->end[SL_PHASE_F]), 1);
         assert_int_equal(count(p, "cross_entropy", 0, p->instr_count), 0);
@@ -81,7 +66,7 @@ static void gradient_of_logits_is_made_with_the_loss(void **state) {
 
 static void what_is_recomputed_is_fused_when_it_goes_back(void **state) {
     struct sl_graph *graph = model_of_text(model);
-    struct sl_program *p = build(graph, has_both, false, true);
+    struct sl_program *p = pass_build(graph, has_both, false, true);
     int end = p->end[SL_PHASE_F];
     (void)state;
     assert_int_equal(count(p, "cross_entropy", 0, end), 1);
@@ -97,7 +82,7 @@ static void logits_of_two_losses_stay(void **state) {
     struct sl_graph *graph =
         model_of_text("input x : float[B, 8]\ninput t : int[B] < 8\nparam w[8, 8] ~ normal(0.3)\n"
                       "y = matmul(x, w)\nloss cross_entropy(y, t)\nloss mse(y, x)\n");
-    struct sl_program *p = build(graph, has_both, false, false);
+    struct sl_program *p = pass_build(graph, has_both, false, false);
     (void)state;
     assert_int_equal(count(p, "cross_entropy_dx", 0, p->instr_count), 1);
     sl_pass_program_close(p);
@@ -106,9 +91,9 @@ static void logits_of_two_losses_stay(void **state) {
 
 static void sums_of_gradients_go_into_layernorm(void **state) {
     struct sl_graph *graph = model_of_text(model);
-    struct sl_program *p = build(graph, has_both, false, false);
-    struct sl_program *apart = build(graph, has_none, false, false);
-    struct sl_program *split = build(graph, has_both, true, false);
+    struct sl_program *p = pass_build(graph, has_both, false, false);
+    struct sl_program *apart = pass_build(graph, pass_has_none, false, false);
+    struct sl_program *split = pass_build(graph, has_both, true, false);
     int with = 0, group[64], group_apart[64];
     (void)state;
     for (int i = 0; i < p->instr_count; i++)
@@ -121,7 +106,7 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     assert_int_equal(count(split, "add", split->end[SL_PHASE_F], split->instr_count), 2);
     assert_true(graph->forward_count <= SL_COUNT(group)); /* and it glues no nodes */
     sl_pass_glue(graph, has_both, group);
-    sl_pass_glue(graph, has_none, group_apart);
+    sl_pass_glue(graph, pass_has_none, group_apart);
     assert_memory_equal(group, group_apart, sizeof *group * (size_t)graph->forward_count);
     sl_pass_program_close(p);
     sl_pass_program_close(apart);
@@ -139,8 +124,8 @@ static void sums_that_come_to_layernorm_go_into_it(void **state) {
                       "x = norm(x) as first\n"
                       "repeat i in 0..3 as h {\nx = norm(x + linear(x) as up) as ln\n}\n"
                       "loss mse(x, y)\n");
-    struct sl_program *p = build(graph, has_both, false, false);
-    struct sl_program *split = build(graph, has_both, true, false);
+    struct sl_program *p = pass_build(graph, has_both, false, false);
+    struct sl_program *split = pass_build(graph, has_both, true, false);
     int with = 0;
     (void)state;
     for (int i = 0; i < p->instr_count; i++)
@@ -171,8 +156,8 @@ static void batchnorms_take_what_surrounds_them(void **state) {
         "loss cross_entropy(matmul(global_avgpool(x), wl, tb = 1), label)\n");
     (void)state;
     for (int recompute = 0; recompute < 2; recompute++) {
-        struct sl_program *p = build(graph, has_batchnorms, false, recompute);
-        struct sl_program *apart = build(graph, has_none, false, recompute);
+        struct sl_program *p = pass_build(graph, has_batchnorms, false, recompute);
+        struct sl_program *apart = pass_build(graph, pass_has_none, false, recompute);
         int sums = 0, f = p->end[SL_PHASE_F];
         for (int i = 0; i < f; i++)
             sums += strcmp(p->instrs[i].kernel, SL_FUSED_BATCHNORM_RELU) == 0 &&

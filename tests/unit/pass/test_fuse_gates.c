@@ -1,8 +1,8 @@
 /* Fusion of gated layers and of the gradients of rmsnorm: what is stored, what is computed again, and
  * which gates stay as they are. */
 #include "pass/fused.h"
-#include "pass/program.h"
 #include "support/model_text.h"
+#include "support/pass_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,21 +31,6 @@ static bool has_all(const char *name) {
             return true;
     return false;
 }
-static bool has_none(const char *name) {
-    (void)name;
-    return false;
-}
-
-/* Building a program also runs the checker. */
-static struct sl_program *build(const struct sl_graph *graph, bool (*has)(const char *name),
-                                bool split, bool recompute) {
-    struct sl_program *p = NULL;
-    struct sl_program_spec spec = {
-        .graph = graph, .samples = 3, .has_kernel = has, .split = split, .recompute = recompute};
-    if (sl_pass_program_build(&spec, &p) != SL_OK)
-        fail_msg("%s", sl_err_message());
-    return p;
-}
 
 static int count(const struct sl_program *p, const char *kernel) {
     int found = 0;
@@ -60,8 +45,8 @@ static void gates_keep_no_activation(void **state) {
     (void)state;
     for (int kind = 0; kind < 3; kind++) {
         bool split = kind == 1, recompute = kind == 2;
-        struct sl_program *p = build(graph, has_all, split, recompute);
-        struct sl_program *apart = build(graph, has_none, split, recompute);
+        struct sl_program *p = pass_build(graph, has_all, split, recompute);
+        struct sl_program *apart = pass_build(graph, pass_has_none, split, recompute);
         assert_int_equal(count(p, SL_FUSED_SILU_MUL), recompute ? 6 : 3);
         assert_int_equal(count(p, SL_FUSED_SILU_MUL_GRAD), 3);
         assert_int_equal(count(p, "silu") + count(p, "silu_dx") + count(p, "mul"), 0);
@@ -79,7 +64,7 @@ static bool has_half(const char *name) { return strcmp(name, SL_FUSED_SILU_MUL) 
 
 static void gates_are_fused_whole_or_not(void **state) {
     struct sl_graph *graph = model_of_text(llama);
-    struct sl_program *p = build(graph, has_half, false, false);
+    struct sl_program *p = pass_build(graph, has_half, false, false);
     (void)state;
     assert_int_equal(count(p, SL_FUSED_SILU_MUL), 0);
     sl_pass_program_close(p);
@@ -91,7 +76,7 @@ static void gates_are_fused_whole_or_not(void **state) {
     };
     for (int i = 0; i < SL_COUNT(others); i++) {
         graph = model_of_text(others[i]);
-        p = build(graph, has_all, false, false);
+        p = pass_build(graph, has_all, false, false);
         assert_int_equal(count(p, SL_FUSED_SILU_MUL), 0);
         assert_int_equal(count(p, SL_FUSED_SILU_MUL_GRAD), 0);
         sl_pass_program_close(p);
@@ -115,7 +100,7 @@ static void gates_of_other_forms(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(forms); i++) {
         struct sl_graph *graph = model_of_text(forms[i].text);
-        struct sl_program *p = build(graph, has_all, false, false);
+        struct sl_program *p = pass_build(graph, has_all, false, false);
         assert_int_equal(count(p, forms[i].forward), 1);
         assert_int_equal(count(p, forms[i].backward), forms[i].back);
         sl_pass_program_close(p);
@@ -143,8 +128,8 @@ static void gates_are_glued(void **state) {
 /* Residuals go into the gradient; so do sums of two gradients of its output. */
 static void gradients_of_rmsnorm_are_one(void **state) {
     struct sl_graph *graph = model_of_text(llama);
-    struct sl_program *p = build(graph, has_all, false, false);
-    struct sl_program *split = build(graph, has_all, true, false);
+    struct sl_program *p = pass_build(graph, has_all, false, false);
+    struct sl_program *split = pass_build(graph, has_all, true, false);
     int with = 0;
     (void)state;
     for (int i = 0; i < p->instr_count; i++)
